@@ -10,18 +10,20 @@ mod peer;
 mod service;
 mod socket;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use headwater_identity::Acceptor;
+use headwater_identity::{Acceptor, REFRESH_INTERVAL};
 use headwater_proto::replication::replication_server::ReplicationServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
-pub(crate) use peer::Peer;
+pub(crate) use peer::{Peer, not_trusted};
 use service::ReplicationService;
 pub(crate) use service::{IncomingMessage, OutgoingMessage, open_session};
 
+use crate::metrics::HandshakeMetrics;
 use crate::session::SessionDependencies;
 
 /// Rapid resets: streams that a peer reset before the hub accepted them. Beyond it the connection
@@ -43,7 +45,7 @@ pub(crate) async fn serve(
     if let Some(tls) = &tls {
         metrics.handshakes.valid_until(tls.not_after());
     }
-    let incoming = socket::incoming(listener, &limits, tls, &metrics);
+    let incoming = socket::incoming(listener, &limits, tls.clone(), &metrics);
     let service = ReplicationServer::new(ReplicationService::new(hub))
         .max_decoding_message_size(limits.receive_bytes_max)
         .max_encoding_message_size(limits.send_bytes_max);
@@ -59,7 +61,20 @@ pub(crate) async fn serve(
         .max_connection_age_grace(limits.connection_age_grace)
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the hub no longer listens");
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::error!(%error, "the hub no longer listens");
+        },
+        never = refresh(tls, &metrics.handshakes) => match never {},
+    }
+}
+
+/// Reads the certificate files while no edge connects, so that new CAs reach the live sessions.
+async fn refresh(tls: Option<Acceptor>, metrics: &HandshakeMetrics) -> Infallible {
+    let Some(tls) = tls else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(REFRESH_INTERVAL).await;
+        tls.refresh();
+        metrics.valid_until(tls.not_after());
     }
 }

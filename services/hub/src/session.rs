@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
+use headwater_identity::{Distrust, PeerTrust};
 use headwater_proto::replication as wire;
 use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
@@ -49,6 +50,7 @@ use tonic::Status;
 
 use crate::admission::{Dismissal, HUB_STOPS, TransferSlot};
 use crate::metrics::{EndReason, HelloOutcome};
+use crate::server::not_trusted;
 use crate::upstream::AppendOutcome;
 use counters::SessionCounters;
 pub(crate) use dependencies::SessionDependencies;
@@ -92,6 +94,8 @@ pub(crate) struct Arrival {
     pub(crate) node: NodeName,
     /// When its certificate expires.
     pub(crate) valid_until: Option<Instant>,
+    /// The trust in its certificate, which a new CA ends.
+    pub(crate) trust: Option<PeerTrust>,
     /// Its hello.
     pub(crate) hello: Hello,
 }
@@ -105,7 +109,7 @@ impl SessionTask {
         messages: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
         outbound: Outbound,
     ) {
-        let Arrival { session: id, node, valid_until, hello } = arrival;
+        let Arrival { session: id, node, valid_until, trust, hello } = arrival;
         let (dismiss, dismissed) = watch::channel(None);
         let contact_ms = (hub.wall_clock)();
         if let Err(error) = hub.sessions.admit(id, &node, dismiss) {
@@ -129,7 +133,7 @@ impl SessionTask {
             counters: SessionCounters::new(hub.metrics.sessions.clone(), contact_ms),
             hub,
         };
-        let reason = session.run(hello, messages, valid_until).await;
+        let reason = session.run(hello, messages, valid_until, trust).await;
         session.counters.ended(reason);
         session.leave();
     }
@@ -139,6 +143,7 @@ impl SessionTask {
         hello: Hello,
         mut messages: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
         valid_until: Option<Instant>,
+        mut trust: Option<PeerTrust>,
     ) -> EndReason {
         let started = Instant::now();
         let mut too_old = pin!(sleep(self.hub.limits.age((self.hub.chance)())));
@@ -196,9 +201,12 @@ impl SessionTask {
                     () = self.transfer_slot.granted() => HubInput::Advanced,
                     () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
                     () = &mut too_old => HubInput::Leaving("the session is old".to_owned()),
-                    now = ticks.tick() => {
-                        HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
-                    }
+                    now = ticks.tick() => match trust.as_mut().map_or(Ok(()), PeerTrust::check) {
+                        Ok(()) => HubInput::Tick(
+                            u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX),
+                        ),
+                        Err(distrust) => HubInput::Dismissed(no_longer_trusted(&self.node, &distrust)),
+                    },
                 };
             };
         }
@@ -289,6 +297,11 @@ async fn dismissal(dismissed: &mut watch::Receiver<Option<Dismissal>>) -> Dismis
             return dismissal;
         }
     }
+}
+
+fn no_longer_trusted(node: &NodeName, distrust: &Distrust) -> Refusal {
+    tracing::warn!(%node, error = distrust as &dyn std::error::Error, "session ends: the CAs changed");
+    Refusal { code: RefusalCode::Forbidden, message: not_trusted(node) }
 }
 
 fn certificate_expired(node: &NodeName) -> Refusal {

@@ -5,20 +5,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::ServerConfig;
 use rustls::crypto::ring;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
-use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Certificate;
-use crate::clock::{Clock, TlsTime};
+use crate::clock::{Clock, TlsTime, unix_time};
 use crate::config_reloader::ConfigReloader;
 use crate::error::IdentityError;
 use crate::files::{Material, TlsFiles};
+use crate::peer_trust::{Distrust, PeerChain, PeerTrust, PeerVerifier, TrustVersion};
 
 /// The only application protocol: HTTP/2.
 pub(crate) const ALPN: &[u8] = b"h2";
@@ -28,7 +30,22 @@ pub(crate) const ALPN: &[u8] = b"h2";
 /// clone.
 #[derive(Clone)]
 pub struct Acceptor {
-    config: Arc<ConfigReloader<ServerConfig>>,
+    config: Arc<ConfigReloader<ServerSide>>,
+}
+
+/// A client that showed a certificate.
+#[derive(Clone, Debug)]
+pub struct ClientPeer {
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// The trust in it.
+    pub trust: PeerTrust,
+}
+
+/// The configuration of a server, and how it verifies clients.
+struct ServerSide {
+    tls: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 /// Why a connection was not accepted.
@@ -53,14 +70,13 @@ impl Acceptor {
     /// trust must fail at its start.
     pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
         let config = ConfigReloader::open(files, clock, config)?;
-        let (material, _) = config.current();
-        material.check(config.now())?;
+        config.current().material.check(config.now())?;
         Ok(Self { config: Arc::new(config) })
     }
 
     /// The end of the current certificate's validity.
     pub fn not_after(&self) -> SystemTime {
-        self.config.current().0.certificate.not_after
+        self.config.current().material.certificate.not_after
     }
 
     /// The current time of the clock that checks certificates.
@@ -68,27 +84,38 @@ impl Acceptor {
         self.config.now()
     }
 
-    /// Performs the handshake; returns the connection and the peer's certificate, if it showed
-    /// one. The caller sets the deadline.
+    /// Reads the files again. A caller that does so every
+    /// [`REFRESH_INTERVAL`](crate::REFRESH_INTERVAL) misses no change of them, even while no peer
+    /// connects.
+    pub fn refresh(&self) {
+        self.config.refresh();
+    }
+
+    /// Performs the handshake; returns the connection and the peer, if it showed a certificate. The
+    /// caller sets the deadline.
     ///
     /// # Errors
     /// See [`HandshakeError`]. The connection cannot be used afterwards.
     pub async fn accept<S>(
         &self,
         stream: S,
-    ) -> Result<(TlsStream<S>, Option<Certificate>), HandshakeError>
+    ) -> Result<(TlsStream<S>, Option<ClientPeer>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let (_, config) = self.config.current();
-        let accepted = TlsAcceptor::from(config).accept(stream).await;
+        let current = self.config.current();
+        let accepted = TlsAcceptor::from(current.config.tls.clone()).accept(stream).await;
         let stream = accepted.map_err(HandshakeError::Failed)?;
         let (_, connection) = stream.get_ref();
         if connection.alpn_protocol() != Some(ALPN) {
             return Err(HandshakeError::NoHttp2);
         }
-        let certificate = peer(connection).map_err(HandshakeError::Malformed)?;
-        Ok((stream, certificate))
+        let Some(chain) = PeerChain::of(connection.peer_certificates()) else {
+            return Ok((stream, None));
+        };
+        let certificate = Certificate::parse(&chain.leaf).map_err(HandshakeError::Malformed)?;
+        let trust = PeerTrust::new(self.config.clone(), chain, current.version);
+        Ok((stream, Some(ClientPeer { certificate, trust })))
     }
 }
 
@@ -98,12 +125,26 @@ impl fmt::Debug for Acceptor {
     }
 }
 
-fn peer(connection: &ServerConnection) -> Result<Option<Certificate>, x509_cert::der::Error> {
-    let certificate = connection.peer_certificates().and_then(|chain| chain.first());
-    certificate.map(|certificate| Certificate::parse(certificate)).transpose()
+impl PeerVerifier for ConfigReloader<ServerSide> {
+    fn version(&self) -> TrustVersion {
+        self.version()
+    }
+
+    fn verify(&self, chain: &PeerChain) -> Result<TrustVersion, Distrust> {
+        let (current, now) = (self.current(), unix_time(self.now()));
+        let PeerChain { leaf, intermediates } = chain;
+        let verified = current.config.verifier.verify_client_cert(leaf, intermediates, now);
+        let ca = || current.material.files.ca.clone();
+        verified.map_err(|source| Distrust { ca: ca(), source })?;
+        Ok(current.version)
+    }
+
+    fn refresh(&self) {
+        self.refresh();
+    }
 }
 
-fn config(material: &Material, clock: &Clock) -> Result<ServerConfig, IdentityError> {
+fn config(material: &Material, clock: &Clock) -> Result<ServerSide, IdentityError> {
     let provider = Arc::new(ring::default_provider());
     let verifier =
         WebPkiClientVerifier::builder_with_provider(material.roots.clone(), provider.clone())
@@ -117,11 +158,11 @@ fn config(material: &Material, clock: &Clock) -> Result<ServerConfig, IdentityEr
     let time = Arc::new(TlsTime(clock.clone()));
     let mut config = ServerConfig::builder_with_details(provider, time)
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(Arc::new(key));
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would skip the check of the certificate.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(config)
+    Ok(ServerSide { tls: Arc::new(config), verifier })
 }

@@ -29,8 +29,7 @@ pub(crate) struct TlsTime(pub(crate) Clock);
 
 impl TimeProvider for TlsTime {
     fn current_time(&self) -> Option<UnixTime> {
-        let since = (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Some(UnixTime::since_unix_epoch(since))
+        Some(unix_time((self.0)()))
     }
 }
 
@@ -38,6 +37,11 @@ impl fmt::Debug for TlsTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TlsTime")
     }
+}
+
+/// Converts a time of the system into one of rustls. A time before the Unix epoch is the epoch.
+pub(crate) fn unix_time(time: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Converts a time of rustls into one of the system.

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::sign::SingleCertAndKey;
@@ -21,17 +22,39 @@ use tokio_rustls::client::TlsStream;
 
 use crate::acceptor::ALPN;
 use crate::certificate::Certificate;
-use crate::clock::{Clock, TlsTime, rfc3339, system_time};
+use crate::clock::{Clock, TlsTime, rfc3339, system_time, unix_time};
 use crate::config_reloader::ConfigReloader;
 use crate::error::IdentityError;
 use crate::files::{Material, TlsFiles};
+use crate::peer_trust::{Distrust, PeerChain, PeerTrust, PeerVerifier, TrustVersion};
 use crate::principal::Principal;
 
 /// Opens TLS connections to hubs. A hub's certificate must come from a CA in the files and name
 /// the host. Cheap to clone.
 #[derive(Clone)]
 pub struct Connector {
-    config: Arc<ConfigReloader<ClientConfig>>,
+    config: Arc<ConfigReloader<ClientSide>>,
+}
+
+/// A server, as the handshake verified it.
+#[derive(Clone, Debug)]
+pub struct ServerPeer {
+    /// Its certificate, unless it cannot be parsed.
+    pub certificate: Option<Certificate>,
+    /// The trust in it.
+    pub trust: PeerTrust,
+}
+
+/// The configuration of a client, and how it verifies servers.
+struct ClientSide {
+    tls: Arc<ClientConfig>,
+    verifier: Arc<WebPkiServerVerifier>,
+}
+
+/// Verifies the server of one name.
+struct ServerVerifier {
+    config: Arc<ConfigReloader<ClientSide>>,
+    name: ServerName<'static>,
 }
 
 /// Why a connection failed.
@@ -123,7 +146,7 @@ impl Connector {
     /// # Errors
     /// When it belongs to another principal, or names none.
     pub fn check_owner(&self, wanted: &Principal) -> Result<(), IdentityError> {
-        let (material, _) = self.config.current();
+        let material = self.config.current().material;
         let file = material.files.certificate.clone();
         match &material.certificate.principal {
             Ok(found) if found == wanted => Ok(()),
@@ -137,7 +160,7 @@ impl Connector {
 
     /// The end of the current certificate's validity.
     pub fn not_after(&self) -> SystemTime {
-        self.config.current().0.certificate.not_after
+        self.config.current().material.certificate.not_after
     }
 
     /// Performs the handshake with `host`, a DNS name or an IP address. The caller sets the
@@ -153,7 +176,7 @@ impl Connector {
         self.connect_to(host, stream).await.map(|(stream, _)| stream)
     }
 
-    /// As [`Connector::connect`]; also returns the server's certificate, unless it cannot be parsed.
+    /// As [`Connector::connect`]; also returns the server.
     ///
     /// # Errors
     /// As [`Connector::connect`].
@@ -161,28 +184,54 @@ impl Connector {
         &self,
         host: &str,
         stream: S,
-    ) -> Result<(TlsStream<S>, Option<Certificate>), ConnectError>
+    ) -> Result<(TlsStream<S>, ServerPeer), ConnectError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let (material, config) = self.config.current();
-        material.check(self.config.now())?;
+        let current = self.config.current();
+        current.material.check(self.config.now())?;
         let name = ServerName::try_from(host.to_owned())
             .map_err(|source| ConnectError::Name { host: host.to_owned(), source })?;
-        let connected = TlsConnector::from(config).connect(name, stream).await;
-        let stream = connected.map_err(|error| failed(error, host, &material))?;
-        if stream.get_ref().1.alpn_protocol() != Some(ALPN) {
+        let connector = TlsConnector::from(current.config.tls.clone());
+        let connected = connector.connect(name.clone(), stream).await;
+        let stream = connected.map_err(|error| failed(error, host, &current.material))?;
+        let (_, connection) = stream.get_ref();
+        if connection.alpn_protocol() != Some(ALPN) {
             return Err(ConnectError::NoHttp2);
         }
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let certificate = certificate.and_then(|der| Certificate::parse(der).ok());
-        Ok((stream, certificate))
+        // TLS 1.3 verified a certificate, so there is one.
+        let chain = PeerChain::of(connection.peer_certificates())
+            .ok_or_else(|| ConnectError::Failed(io::ErrorKind::InvalidData.into()))?;
+        let certificate = Certificate::parse(&chain.leaf).ok();
+        let verifier = Arc::new(ServerVerifier { config: self.config.clone(), name });
+        let trust = PeerTrust::new(verifier, chain, current.version);
+        Ok((stream, ServerPeer { certificate, trust }))
     }
 }
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connector")
+    }
+}
+
+impl PeerVerifier for ServerVerifier {
+    fn version(&self) -> TrustVersion {
+        self.config.version()
+    }
+
+    fn verify(&self, chain: &PeerChain) -> Result<TrustVersion, Distrust> {
+        let (current, now) = (self.config.current(), unix_time(self.config.now()));
+        let PeerChain { leaf, intermediates } = chain;
+        let verifier = &current.config.verifier;
+        let verified = verifier.verify_server_cert(leaf, intermediates, &self.name, &[], now);
+        let ca = || current.material.files.ca.clone();
+        verified.map_err(|source| Distrust { ca: ca(), source })?;
+        Ok(current.version)
+    }
+
+    fn refresh(&self) {
+        self.config.refresh();
     }
 }
 
@@ -250,16 +299,23 @@ fn names(presented: &[String]) -> String {
     if presented.is_empty() { "no host".to_owned() } else { presented.join(", ") }
 }
 
-fn config(material: &Material, clock: &Clock) -> Result<ClientConfig, IdentityError> {
+fn config(material: &Material, clock: &Clock) -> Result<ClientSide, IdentityError> {
     let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(material.roots.clone(), provider.clone())
+            .build()
+            .map_err(|source| IdentityError::Unusable {
+                file: material.files.ca.clone(),
+                source,
+            })?;
     let key = SingleCertAndKey::from(material.key.clone());
     let time = Arc::new(TlsTime(clock.clone()));
     let mut config = ClientConfig::builder_with_details(provider, time)
         .with_protocol_versions(&[&TLS13])?
-        .with_root_certificates(material.roots.clone())
+        .with_webpki_verifier(verifier.clone())
         .with_client_cert_resolver(Arc::new(key));
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed connection would skip the check of the certificates.
     config.resumption = Resumption::disabled();
-    Ok(config)
+    Ok(ClientSide { tls: Arc::new(config), verifier })
 }

@@ -36,14 +36,29 @@ pub(crate) struct Material {
 }
 
 /// Metadata that changes when a file changes, one entry a file; `None`: the file is missing.
-pub(crate) type Stamp = [Option<(u64, u64, i64, i64)>; 3];
+pub(crate) type Stamp = [Option<FileStamp>; 3];
+
+/// The metadata of one file. The change time covers the content, the owner and the mode: a file that
+/// is copied first and made readable afterwards changes twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
 
 impl TlsFiles {
     /// Reads the metadata of the files. A symbolic link is followed: its target counts.
     pub(crate) fn stamp(&self) -> Stamp {
         [&self.ca, &self.certificate, &self.key].map(|file| {
             let metadata = fs::metadata(file).ok()?;
-            Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
+            Some(FileStamp {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                bytes: metadata.size(),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
+            })
         })
     }
 
@@ -78,6 +93,16 @@ impl TlsFiles {
 }
 
 impl Material {
+    /// Whether both have the same certificates. The key of a certificate is always the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.key.cert == other.key.cert && self.has_same_authorities(other)
+    }
+
+    /// Whether both verify peers against the same CAs.
+    pub(crate) fn has_same_authorities(&self, other: &Self) -> bool {
+        self.roots.roots == other.roots.roots
+    }
+
     /// Checks that the own certificate is valid at `now`.
     pub(crate) fn check(&self, now: SystemTime) -> Result<(), IdentityError> {
         let Certificate { not_before, not_after, .. } = self.certificate;

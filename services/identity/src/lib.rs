@@ -3,8 +3,9 @@
 //! One URI among the subject alternative names of a certificate names its owner,
 //! `headwater://node/NAME` ([`Principal`]). Hubs accept connections with an [`Acceptor`], edges
 //! open them with a [`Connector`]. Both speak TLS 1.3 and HTTP/2 only. Both load three PEM files
-//! and reload them when the files change. An error about a file, a certificate or a clock names
-//! the file, both times, and what to do.
+//! and reload them when the files change; then [`PeerTrust`] shows a live session whether its peer
+//! still verifies. An error about a file, a certificate or a clock names the file, both times, and
+//! what to do.
 
 mod acceptor;
 #[cfg(any(test, feature = "issue"))]
@@ -15,16 +16,18 @@ mod config_reloader;
 mod connector;
 mod error;
 mod files;
+mod peer_trust;
 mod principal;
 mod refusal_detector;
 #[cfg(test)]
 mod tests;
 
-pub use acceptor::{Acceptor, HandshakeError};
+pub use acceptor::{Acceptor, ClientPeer, HandshakeError};
 pub use certificate::{Certificate, NameFault};
 pub use clock::{Clock, rfc3339, system_clock};
-pub use connector::{ConnectError, Connector, PeerRefusal};
+pub use connector::{ConnectError, Connector, PeerRefusal, ServerPeer};
 pub use error::IdentityError;
 pub use files::TlsFiles;
+pub use peer_trust::{Distrust, PeerTrust, REFRESH_INTERVAL};
 pub use principal::{Principal, PrincipalError};
 pub use refusal_detector::{PeerRefusalCell, RefusalDetector};

@@ -50,6 +50,18 @@ impl World {
         Validity { from: self.start - DAY, until: self.start + DAY }
     }
 
+    /// Another CA, with the same clock and the same folder.
+    fn other_authority(&self) -> Authority {
+        let validity = Validity { from: self.start - 10 * DAY, until: self.start + 10 * DAY };
+        Authority::create("other", validity).expect("made")
+    }
+
+    /// Makes these the CAs that both ends trust.
+    fn trust(&self, authorities: &[&Authority]) {
+        let text: String = authorities.iter().map(|authority| authority.certificate()).collect();
+        replace(&self.dir.path().join("ca.crt"), &text);
+    }
+
     fn files(&self, name: &str) -> TlsFiles {
         let file = |end: &str| self.dir.path().join(format!("{name}.{end}"));
         TlsFiles { ca: self.dir.path().join("ca.crt"), certificate: file("crt"), key: file("key") }
@@ -82,17 +94,36 @@ fn replace(file: &Path, text: &str) {
     fs::rename(new, file).expect("renamed");
 }
 
+/// Replaces the content of a file in place. Of the metadata only the change time differs, and not
+/// even that if the file system's clock has not ticked.
+fn rewrite(file: &Path, text: &str) {
+    let modified = fs::metadata(file).and_then(|metadata| metadata.modified()).expect("there");
+    let mut open = fs::File::options().write(true).truncate(true).open(file).expect("opens");
+    open.write_all(text.as_bytes()).expect("written");
+    open.set_modified(modified).expect("set");
+}
+
+/// The trust of each end in the other.
+async fn trusts(acceptor: &Acceptor, connector: &Connector) -> (PeerTrust, PeerTrust) {
+    let (at_edge, at_hub) = duplex(1 << 16);
+    let (accepted, connected) =
+        tokio::join!(acceptor.accept(at_hub), connector.connect_to("hub.test", at_edge));
+    let (_, node) = accepted.expect("accepted");
+    let (_, hub) = connected.expect("connected");
+    (node.expect("shown").trust, hub.trust)
+}
+
 type Ends = (Result<Option<Certificate>, HandshakeError>, Result<(), String>);
 
 /// Connects both ends and returns the result of each. The edge sends a byte and waits for one.
 async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
     let (at_edge, at_hub) = duplex(1 << 16);
     let hub = async {
-        let (mut stream, certificate) = acceptor.accept(at_hub).await?;
+        let (mut stream, peer) = acceptor.accept(at_hub).await?;
         let _ = stream.read_u8().await;
         let _ = stream.write_u8(7).await;
         let _ = stream.flush().await;
-        Ok(certificate)
+        Ok(peer.map(|peer| peer.certificate))
     };
     let edge = async {
         let stream = connector.connect(host, at_edge).await.map_err(|error| error.to_string())?;
@@ -237,6 +268,88 @@ async fn changed_files_are_reloaded_and_half_a_rotation_ends_no_service() {
     meet(&hub, &node, "new.test").await.1.expect("the new name");
     fs::remove_file(world.files("hub").key).expect("removed");
     meet(&hub, &node, "new.test").await.1.expect("the previous files stay in use");
+}
+
+#[tokio::test]
+async fn a_rotation_that_the_clock_forbids_is_taken_when_the_clock_is_right() {
+    let world = World::new();
+    let (hub, node) = (world.hub(), world.node());
+    let name = |ends: Ends| ends.0.expect("accepted").expect("shown").principal;
+    world.set_clock(world.start - 2 * DAY);
+    let soon = Validity { from: world.start - DAY, until: world.start + 5 * DAY };
+    world.issue("a", "headwater://node/again", &[], soon);
+    meet(&hub, &node, "hub.test").await.1.expect_err("nothing is valid by this clock");
+    world.set_clock(world.start);
+    let named = name(meet(&hub, &node, "hub.test").await);
+    assert_eq!(named, Ok(principal("headwater://node/again")), "the files did not change again");
+}
+
+#[tokio::test]
+async fn a_rotation_that_could_not_be_read_is_taken_without_a_further_change() {
+    let world = World::new();
+    let (hub, node) = (world.hub(), world.node());
+    let name = |ends: Ends| ends.0.expect("accepted").expect("shown").principal;
+    let to = principal("headwater://node/again");
+    let issued = world.authority.issue(&to, &[], world.around()).expect("issued");
+    let files = world.files("a");
+    // As with a file that only its owner may read: the metadata is there, the content is not.
+    replace(&files.key, &"?".repeat(issued.key.len()));
+    replace(&files.certificate, &issued.certificate);
+    let named = name(meet(&hub, &node, "hub.test").await);
+    assert_eq!(named, Ok(principal("headwater://node/a")), "the pair before");
+    rewrite(&files.key, &issued.key);
+    assert_eq!(name(meet(&hub, &node, "hub.test").await), Ok(to));
+}
+
+#[tokio::test]
+async fn a_rewrite_that_leaves_no_trace_in_the_metadata_is_found_by_a_refresh() {
+    let world = World::new();
+    let (hub, node) = (world.hub(), world.node());
+    let (mut of_node, _) = trusts(&hub, &node).await;
+    let ca = world.files("a").ca;
+    let other = world.other_authority();
+    rewrite(&ca, other.certificate());
+    hub.refresh();
+    of_node.check().expect_err("another CA");
+}
+
+#[tokio::test]
+async fn a_new_ca_ends_the_trust_in_its_peers_and_both_together_end_none() {
+    let world = World::new();
+    let (hub, node) = (world.hub(), world.node());
+    let other = world.other_authority();
+    let (mut of_node, mut of_hub) = trusts(&hub, &node).await;
+
+    world.trust(&[&world.authority, &other]);
+    meet(&hub, &node, "hub.test").await.1.expect("a connection reads the files of both");
+    of_node.check().expect("both CAs are there");
+    of_hub.check().expect("both CAs are there");
+    world.issue("a", "headwater://node/a", &[], world.around());
+    meet(&hub, &node, "hub.test").await.1.expect("a connection reads the files of both");
+    of_node.check().expect("a certificate of its own is no CA");
+
+    world.trust(&[&other]);
+    // A new connection meets the new CA at once, and with it the live ones do.
+    meet(&hub, &node, "hub.test").await.0.expect_err("the former CA's certificate");
+    let distrust = of_node.check().expect_err("the CA is gone");
+    assert_contains(&distrust.to_string(), &["ca.crt", "issue it"]);
+    of_hub.check().expect_err("the CA is gone");
+    of_node.check().expect_err("and stays so");
+    world.trust(&[&world.authority]);
+    hub.refresh();
+    of_node.check().expect("the CA is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_client_learns_within_the_interval_that_its_server_is_trusted_no_more() {
+    let world = World::new();
+    let (hub, node) = (world.hub(), world.node());
+    let (_, mut of_hub) = trusts(&hub, &node).await;
+    let waits = tokio::time::timeout(10 * REFRESH_INTERVAL, of_hub.lost());
+    waits.await.expect_err("the CA is there");
+    world.trust(&[&world.other_authority()]);
+    let lost = tokio::time::timeout(2 * REFRESH_INTERVAL, of_hub.lost());
+    lost.await.expect("within the interval");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::PresenceUpdate;
-use headwater_identity::Connector;
+use headwater_identity::{Connector, Distrust, PeerTrust};
 use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
 use headwater_proto::cloud::hub_message::Message as HubEvent;
@@ -66,6 +66,8 @@ enum LaneError {
     Protocol { found: u32 },
     #[error("its first message is no welcome")]
     NoWelcome,
+    #[error(transparent)]
+    Distrusted(#[from] Distrust),
     #[error("the hub stops")]
     Stopped,
 }
@@ -125,7 +127,7 @@ impl LaneClient {
 
     /// Holds a stream to the controller at `address`; `is_up` is set once it is established.
     async fn hold(&self, address: &str, is_up: &mut bool) -> Result<Infallible, LaneError> {
-        let channel = dial(address, self.tls.as_ref()).await?;
+        let (channel, mut trust) = dial(address, self.tls.as_ref()).await?;
         let mut client = ControllerLaneClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -145,12 +147,21 @@ impl LaneClient {
                     let update = update.ok_or(LaneError::Stopped)?;
                     send(&outgoing, update.into()).await?;
                 }
+                distrust = lost(trust.as_mut()) => return Err(distrust.into()),
                 // Later versions may send more; this one has asked for nothing.
                 message = incoming.message() => {
                     message?.ok_or(LaneError::Closed)?;
                 }
             }
         }
+    }
+}
+
+/// Waits until the controller is not trusted any more: without TLS for ever.
+async fn lost(trust: Option<&mut PeerTrust>) -> Distrust {
+    match trust {
+        Some(trust) => trust.lost().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use headwater_identity::{ConnectError, Connector};
+use headwater_identity::{ConnectError, Connector, PeerTrust};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -54,19 +54,23 @@ pub enum DialError {
     Http2(#[from] tonic::transport::Error),
 }
 
-/// Connects to a controller at `address`, HOST:PORT; without TLS on loopback only.
-pub(crate) async fn dial(address: &str, tls: Option<&Connector>) -> Result<Channel, DialError> {
+/// Connects to a controller at `address`, HOST:PORT; without TLS on loopback only. Returns also the
+/// trust in its certificate.
+pub(crate) async fn dial(
+    address: &str,
+    tls: Option<&Connector>,
+) -> Result<(Channel, Option<PeerTrust>), DialError> {
     let connected = timeout(CONNECT_TIMEOUT, async {
         let (host, port) = split(address).ok_or(DialError::Address)?;
         let stream = reach(host, port, tls.is_some()).await?;
         match tls {
-            None => http2(address, "http", stream).await,
+            None => Ok((http2(address, "http", stream).await?, None)),
             Some(tls) => {
-                let (stream, certificate) = tls.connect_to(host, stream).await?;
-                if !certificate.is_some_and(|certificate| certificate.is_of_controller()) {
+                let (stream, server) = tls.connect_to(host, stream).await?;
+                if !server.certificate.is_some_and(|certificate| certificate.is_of_controller()) {
                     return Err(DialError::NoController);
                 }
-                http2(address, "https", stream).await
+                Ok((http2(address, "https", stream).await?, Some(server.trust)))
             }
         }
     });

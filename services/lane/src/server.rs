@@ -1,6 +1,7 @@
 //! The controller's end: receives the streams of hubs. A hub moves when another controller claims the
 //! log, so a standby receives none.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::PresenceUpdate;
 use headwater_event::presence::PRESENCE_SILENCE_MAX;
-use headwater_identity::Acceptor;
+use headwater_identity::{Acceptor, PeerTrust, REFRESH_INTERVAL};
 use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
 use headwater_proto::cloud::hub_message::Message as HubEvent;
@@ -75,13 +76,23 @@ impl LaneServer {
             .http2_max_header_list_size(HEADERS_BYTES_MAX)
             .max_concurrent_streams(STREAMS_MAX)
             .add_service(service)
-            .serve_with_incoming(socket::incoming(listener, tls, LANES_MAX));
-        match stop.run_until_cancelled(served).await {
-            None | Some(Ok(())) => {}
-            Some(Err(error)) => {
-                tracing::error!(%error, "the controller no longer listens for hubs")
-            }
+            .serve_with_incoming(socket::incoming(listener, tls.clone(), LANES_MAX));
+        tokio::select! {
+            () = stop.cancelled() => {}
+            served = served => if let Err(error) = served {
+                tracing::error!(%error, "the controller no longer listens for hubs");
+            },
+            never = refresh(tls) => match never {},
         }
+    }
+}
+
+/// Reads the certificate files while no hub connects, so that new CAs reach the live streams.
+async fn refresh(tls: Option<Acceptor>) -> Infallible {
+    let Some(tls) = tls else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(REFRESH_INTERVAL).await;
+        tls.refresh();
     }
 }
 
@@ -96,7 +107,7 @@ impl ControllerLane for LaneService {
         let Some(Peer(peer)) = request.extensions().get::<Peer>() else {
             return Err(Status::internal("the connection has no peer"));
         };
-        peer.clone().map_err(|why| Status::permission_denied(&*why))?;
+        let trust = peer.clone().map_err(|why| Status::permission_denied(&*why))?;
         let mut messages = request.into_inner();
         let hello = timeout(HELLO_WITHIN, hello(&mut messages)).await;
         let hub = hello.map_err(|_| Status::deadline_exceeded("the hello comes too late"))??;
@@ -107,7 +118,7 @@ impl ControllerLane for LaneService {
         let receiver = self.presence.connect(&hub);
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = receive(messages, receiver) => ended,
+                ended = receive(messages, receiver, trust) => ended,
                 () = outgoing.closed() => Status::cancelled("the hub has disconnected"),
             };
             tracing::info!(%hub, reason = ended.message(), "the presence of a hub's nodes ends");
@@ -135,9 +146,21 @@ async fn hello(messages: &mut Streaming<HubMessage>) -> Result<String, Status> {
     Ok(hub)
 }
 
-/// Receives updates until the stream ends or is silent for too long; returns why it ended.
-async fn receive(mut messages: Streaming<HubMessage>, mut receiver: UpdateHandler) -> Status {
+/// Receives updates until the stream ends, is silent for too long, or its hub is not trusted any
+/// more; returns why it ended. A hub sends a beat every few seconds.
+async fn receive(
+    mut messages: Streaming<HubMessage>,
+    mut receiver: UpdateHandler,
+    mut trust: Option<PeerTrust>,
+) -> Status {
     loop {
+        if let Err(distrust) = trust.as_mut().map_or(Ok(()), PeerTrust::check) {
+            tracing::warn!(error = &distrust as &dyn std::error::Error, "the CAs changed");
+            return Status::permission_denied(
+                "the controller's CA changed, and it did not issue the hub's certificate: issue a \
+                 new one",
+            );
+        }
         let message = match timeout(PRESENCE_SILENCE_MAX, messages.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Status::cancelled("the hub has closed the stream"),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use headwater_identity::{Acceptor, Certificate, Principal};
+use headwater_identity::{Acceptor, ClientPeer, PeerTrust, Principal};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,9 +30,10 @@ pub(crate) struct LaneSocket {
     _slot: OwnedSemaphorePermit,
 }
 
-/// The peer of a connection, an extension of each request on it: an error says why it is no hub.
+/// The peer of a connection, an extension of each request on it: the trust in its certificate, if it
+/// has shown one, or why it is no hub.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer(pub(crate) Result<(), Arc<str>>);
+pub(crate) struct Peer(pub(crate) Result<Option<PeerTrust>, Arc<str>>);
 
 /// The connections to `listener`, at most `connections_max` at a time; more are closed at once.
 pub(crate) fn incoming(
@@ -67,11 +68,15 @@ async fn accept(
     slot: OwnedSemaphorePermit,
 ) -> Option<LaneSocket> {
     let Some(tls) = tls else {
-        return Some(LaneSocket { stream: Either::Left(stream), peer: Peer(Ok(())), _slot: slot });
+        return Some(LaneSocket {
+            stream: Either::Left(stream),
+            peer: Peer(Ok(None)),
+            _slot: slot,
+        });
     };
     match timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
-        Ok(Ok((stream, certificate))) => {
-            let peer = Peer(check(certificate));
+        Ok(Ok((stream, client))) => {
+            let peer = Peer(check(client).map(Some));
             Some(LaneSocket { stream: Either::Right(Box::new(stream)), peer, _slot: slot })
         }
         Ok(Err(error)) => {
@@ -86,12 +91,12 @@ async fn accept(
 }
 
 /// Checks that the certificate is of a hub.
-fn check(certificate: Option<Certificate>) -> Result<(), Arc<str>> {
-    let Some(certificate) = certificate else {
+fn check(client: Option<ClientPeer>) -> Result<PeerTrust, Arc<str>> {
+    let Some(ClientPeer { certificate, trust }) = client else {
         return Err("the hub shows no certificate: give it one of a hub".into());
     };
     match certificate.principal {
-        Ok(Principal::Hub(_)) => Ok(()),
+        Ok(Principal::Hub(_)) => Ok(trust),
         Ok(other) => Err(format!("the certificate is of {other}: a hub shows one of a hub").into()),
         Err(fault) => Err(fault.to_string().into()),
     }

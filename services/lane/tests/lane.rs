@@ -244,3 +244,29 @@ async fn both_ends_verify_the_certificate_of_the_other() {
         task.await.expect("no panic");
     }
 }
+
+#[tokio::test]
+async fn a_stream_ends_with_the_trust_in_the_controller_and_begins_again_with_it() {
+    let issuer = Issuer::new();
+    let controller = Controller::start(issuer.acceptor("headwater://controller/one")).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let (_task, registry) = hub(address, issuer.connector("headwater://hub/one"));
+    controller.recorder.until("the updates", is_whole).await;
+    let trust = |authority: &Authority| {
+        let new = issuer.dir.path().join("ca.new");
+        fs::write(&new, authority.certificate()).expect("written");
+        fs::rename(new, issuer.dir.path().join("ca.crt")).expect("renamed");
+    };
+    trust(&Authority::create("other", today()).expect("made"));
+    let has_ended = |events: &[_]| matches!(events.last(), Some((_, None)));
+    controller.recorder.until("the end of the stream", has_ended).await;
+    assert!(metric(&registry, "headwater_hub_lane_failures_total") >= 1.0);
+    trust(&issuer.authority);
+    let is_back = |events: &[(String, Option<PresenceUpdate>)]| {
+        events
+            .iter()
+            .rposition(|(_, update)| update.is_none())
+            .is_some_and(|end| is_whole(&events[end + 1..]))
+    };
+    controller.recorder.until("the updates once more", is_back).await;
+}

@@ -9,7 +9,7 @@ use std::io;
 use std::iter::successors;
 
 use futures::{Stream, StreamExt};
-use headwater_identity::{Connector, PeerRefusal, PeerRefusalCell};
+use headwater_identity::{Connector, Distrust, PeerRefusal, PeerRefusalCell, PeerTrust};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use super::address::HubAddress;
-use super::transport::{DialError, dial};
+use super::transport::{DialError, HubConnection, dial};
 use crate::metrics::ErrorKind;
 
 /// The largest message in either direction: one object of the largest size, and its frame.
@@ -59,6 +59,14 @@ pub(crate) enum LinkError {
         /// The hub's reason.
         source: PeerRefusal,
     },
+    /// The CAs changed, and the hub's certificate does not verify any more.
+    #[error("the connection to hub {address} ended")]
+    Distrusted {
+        /// The hub.
+        address: HubAddress,
+        /// What is wrong with its certificate.
+        source: Distrust,
+    },
     /// The hub ended the stream, or the connection broke.
     #[error("the connection to hub {address} ended: {}", root_cause(status))]
     Ended {
@@ -91,6 +99,7 @@ impl LinkError {
                 Some(format!("hub {address}: {error}"))
             }
             Self::Refused { address, source } => Some(format!("hub {address}: {source}")),
+            Self::Distrusted { address, source } => Some(format!("hub {address}: {source}")),
             _ => None,
         }
     }
@@ -104,7 +113,7 @@ impl LinkError {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Connect { .. } | Self::Refused { .. } => ErrorKind::Connect,
-            Self::Ended { .. } | Self::Closed { .. } => ErrorKind::Link,
+            Self::Distrusted { .. } | Self::Ended { .. } | Self::Closed { .. } => ErrorKind::Link,
             Self::Malformed { .. } => ErrorKind::Malformed,
         }
     }
@@ -144,7 +153,7 @@ pub(crate) async fn connect(
     tls: Option<Connector>,
 ) -> Result<Link, LinkError> {
     let dialed = dial(&address, tls.as_ref()).await;
-    let (channel, refusal) =
+    let HubConnection { channel, refusal, trust } =
         dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -152,15 +161,32 @@ pub(crate) async fn connect(
     let (outgoing, to_hub) = mpsc::channel(OUTGOING_MAX);
     let (received, incoming) = mpsc::channel(INCOMING_MAX);
     let reader = tokio::spawn(async move {
-        // A hub may respond only after the hello, so the session begins before the response.
-        match client.session(ReceiverStream::new(to_hub)).await {
-            Ok(response) => read(address, refusal, response.into_inner(), received).await,
-            Err(status) => {
-                let _ = received.send(Err(ended(address, status, &refusal))).await;
+        let (hub, to_session) = (address.clone(), received.clone());
+        let served = async {
+            // A hub may respond only after the hello, so the session begins before the response.
+            match client.session(ReceiverStream::new(to_hub)).await {
+                Ok(response) => read(hub, refusal, response.into_inner(), to_session).await,
+                Err(status) => {
+                    let _ = to_session.send(Err(ended(hub, status, &refusal))).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = served => {}
+            source = lost(trust) => {
+                let _ = received.send(Err(LinkError::Distrusted { address, source })).await;
             }
         }
     });
     Ok(Link::new(outgoing, incoming, AbortOnDropHandle::new(reader)))
+}
+
+/// Waits until the hub is not trusted any more: without TLS for ever.
+async fn lost(trust: Option<PeerTrust>) -> Distrust {
+    match trust {
+        Some(mut trust) => trust.lost().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Makes a link of a stream that the caller opened: `to_hub` carries messages to the hub,

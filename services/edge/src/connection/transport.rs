@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use headwater_identity::{ConnectError, Connector, PeerRefusalCell, RefusalDetector};
+use headwater_identity::{ConnectError, Connector, PeerRefusalCell, PeerTrust, RefusalDetector};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -76,19 +76,30 @@ impl DialError {
     }
 }
 
-/// Connects to a hub; without TLS on loopback only. TLS 1.3 delivers a refusal of the node's
-/// certificate with the first bytes that are read.
+/// A connection to a hub.
+pub(crate) struct HubConnection {
+    pub(crate) channel: Channel,
+    /// TLS 1.3 delivers a refusal of the node's certificate with the first bytes that are read.
+    pub(crate) refusal: PeerRefusalCell,
+    /// The trust in the hub's certificate; `None`: no TLS.
+    pub(crate) trust: Option<PeerTrust>,
+}
+
+/// Connects to a hub; without TLS on loopback only.
 pub(crate) async fn dial(
     hub: &HubAddress,
     tls: Option<&Connector>,
-) -> Result<(Channel, PeerRefusalCell), DialError> {
+) -> Result<HubConnection, DialError> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let reached = timeout_at(deadline, reach(hub, tls.is_some())).await;
     let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
     let handshake = async {
         match tls {
-            None => http2(hub, "http", stream).await,
-            Some(tls) => http2(hub, "https", tls.connect(hub.host(), stream).await?).await,
+            None => http2(hub, "http", stream, None).await,
+            Some(tls) => {
+                let (stream, server) = tls.connect_to(hub.host(), stream).await?;
+                http2(hub, "https", stream, Some(server.trust)).await
+            }
         }
     };
     timeout_at(deadline, handshake).await.unwrap_or(Err(DialError::Late))
@@ -119,7 +130,8 @@ async fn http2<S>(
     hub: &HubAddress,
     scheme: &str,
     stream: S,
-) -> Result<(Channel, PeerRefusalCell), DialError>
+    trust: Option<PeerTrust>,
+) -> Result<HubConnection, DialError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -140,7 +152,7 @@ where
         .http2_max_header_list_size(HEADERS_BYTES_MAX)
         .connect_with_connector(once)
         .await?;
-    Ok((channel, refusal))
+    Ok(HubConnection { channel, refusal, trust })
 }
 
 #[cfg(test)]
@@ -151,7 +163,7 @@ mod tests {
 
     async fn failed(hub: &str) -> DialError {
         let hub = hub.parse().expect("an address");
-        dial(&hub, None).await.expect_err("no connection")
+        dial(&hub, None).await.err().expect("no connection")
     }
 
     #[tokio::test]

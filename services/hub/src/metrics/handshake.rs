@@ -35,7 +35,7 @@ impl HandshakeMetrics {
             )?,
             not_after: families.gauge(
                 "headwater_hub_certificate_not_after_seconds",
-                "When the hub's certificate expires, as of the last handshake, in seconds since \
+                "When the hub's certificate expires, as its file was read last, in seconds since \
                  the Unix epoch; 0: no TLS.",
             )?,
         })

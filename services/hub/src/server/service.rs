@@ -117,7 +117,7 @@ async fn arrival(
         NoSession::Forbidden(Refusal { code: RefusalCode::Forbidden, message })
     })?;
     let session = hub.sessions.next_id();
-    Ok(Arrival { session, node, valid_until: peer.valid_until(), hello })
+    Ok(Arrival { session, node, valid_until: peer.valid_until(), trust: peer.trust(), hello })
 }
 
 /// The hello in a first message, which has no earlier message to build on.

@@ -192,8 +192,8 @@ async fn shake_hands(
     tls: &Acceptor,
     stream: CountedStream,
 ) -> Result<(Transport, Peer), AcceptError> {
-    let (stream, certificate) = tls.accept(stream).await?;
-    let peer = Peer::of(certificate, |certificate| {
+    let (stream, client) = tls.accept(stream).await?;
+    let peer = Peer::of(client, |certificate| {
         certificate.not_after.duration_since(tls.now()).unwrap_or_default()
     });
     Ok((Transport::Tls(Box::new(stream)), peer))

@@ -59,6 +59,15 @@ impl Issuer {
         }
     }
 
+    /// Makes these the CAs that hubs and edges of this issuer trust.
+    fn trust(&self, issuers: &[&Self]) {
+        let authorities: String =
+            issuers.iter().map(|issuer| issuer.authority.certificate()).collect();
+        let new = self.dir.path().join("ca.new");
+        fs::write(&new, authorities).expect("written");
+        fs::rename(new, self.dir.path().join("ca.crt")).expect("renamed");
+    }
+
     fn acceptor(&self) -> Acceptor {
         let files = self.files("headwater://hub/hub-1", &["127.0.0.1", "localhost"], DAY);
         Acceptor::open(files, system_clock()).expect("opens")
@@ -296,5 +305,34 @@ async fn a_session_ends_with_its_certificate() {
     let mut edge = TestEdge::over(wire, identity("a", 1, 1), BTreeMap::new()).await;
     edge.receive_until("a welcome", TestEdge::is_open).await;
     assert_eq!(refused(edge.receive_end().await), RefusalCode::Forbidden);
+    hub.stop().await;
+}
+
+/// The hub reads its files at each handshake; a peer without a certificate makes it do so.
+async fn shake_hands(hub: &HubHandle, issuer: &Issuer) {
+    let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    let name = "127.0.0.1".try_into().expect("a name");
+    anonymous(issuer).connect(name, stream).await.expect("a handshake");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_ends_with_the_trust_in_its_ca_and_the_others_go_on() {
+    let mut cloud = TestCloud::new(&["a", "b"]).await;
+    let (issuer, next) = (Issuer::new(), Issuer::new());
+    let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
+    let mut a = connect(&hub, &issuer, "a").await;
+
+    // Both CAs for a while, as a rotation has it.
+    issuer.trust(&[&issuer, &next]);
+    next.trust(&[&issuer]);
+    let mut b = connect(&hub, &next, "b").await;
+    cloud.set("node/a", "c", Some("{}".to_owned())).await;
+    a.receive_until("an event under both CAs", |a| a.seq("node/a") == 2).await;
+
+    issuer.trust(&[&next]);
+    shake_hands(&hub, &issuer).await;
+    assert_eq!(refused(a.receive_end().await), RefusalCode::Forbidden);
+    cloud.set("node/b", "c", Some("{}".to_owned())).await;
+    b.receive_until("an event under the next CA", |b| b.seq("node/b") == 2).await;
     hub.stop().await;
 }
