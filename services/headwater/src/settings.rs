@@ -36,3 +36,5 @@ fn check_kafka_is_named(kafka: &Kafka) -> Result<(), InvalidSetting> {
 mod examples;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod units;
