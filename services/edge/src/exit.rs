@@ -115,6 +115,11 @@ impl EdgeExit {
 }
 
 impl StartError {
+    /// Whether the disk is full. The next start needs room first.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Engine { source: EngineError::Write { disk_full: true, .. }, .. })
+    }
+
     /// The damaged database, which must be moved aside before the next start.
     pub fn damaged(&self) -> Option<Database> {
         match self {

@@ -2,7 +2,9 @@
 //! process, and the task that restarts the edge.
 
 pub(crate) mod cuts;
+mod reserve;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +31,7 @@ use crate::clock::{self, EdgeClock};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
+use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
 use crate::stores::Stores;
 
 /// The argument with which the pod worker starts this program as a container's shim.
@@ -52,6 +55,8 @@ pub(crate) struct NodeSettings {
     pub(crate) sync_interval: Duration,
     /// The runtime of its pods; `None`: the pod worker is another process.
     pub(crate) runtime: Option<RuntimeKind>,
+    /// Whether to reserve room for its databases on the disk.
+    pub(crate) has_reserve: bool,
 }
 
 /// The configuration of each start of the edge.
@@ -61,6 +66,7 @@ struct NodeConfig {
     dir: PathBuf,
     metrics: EdgeCounts,
     stores: Stores,
+    reserve: Option<DiskReserve>,
 }
 
 /// The metrics of the nodes of this process, each under its name.
@@ -145,6 +151,7 @@ impl Node {
                 dir: dir.clone(),
                 metrics: metrics.edge.of(name),
                 stores: metrics.stores.clone(),
+                reserve: settings.has_reserve.then(|| DiskReserve::new(&dir)),
             },
             memory.clone(),
             view.clone(),
@@ -245,18 +252,18 @@ async fn supervise(
     let (mut waits, mut since_ms) = (retry.build(), None);
     loop {
         let began = Instant::now();
-        let reason = match open_and_start(&config, &memory).await {
-            Err(error) => headwater_telemetry::error_chain(&error),
+        let (is_full, reason) = match open_and_start(&config, &memory).await {
+            Err(error) => (error.is_disk_full(), headwater_telemetry::error_chain(&error)),
             Ok(running) => {
                 let edge = running.edge.clone();
                 // Otherwise it would connect to a hub in another process, which knows of no cut.
                 if cuts::is_cut(&config.dir) && edge.cut_link().await.is_err() {
                     tracing::debug!(node = %config.edge.node, "the edge ended at once");
                 }
-                view.set(EdgeState::Running(running));
                 let exit = tokio::select! {
                     exit = edge.exited() => exit,
                     () = stop.cancelled() => edge.stop().await,
+                    never = watch_reserve(config.reserve.as_ref(), &view, running) => match never {},
                 };
                 view.set(EdgeState::Stopped);
                 // Where a disk is full an edge may start well, and fail at its first write.
@@ -269,18 +276,47 @@ async fn supervise(
                         if let Some(database) = exit.damaged() {
                             set_aside(&config, database);
                         }
-                        headwater_telemetry::error_chain(&exit)
+                        (exit.is_disk_full(), headwater_telemetry::error_chain(&exit))
                     }
                 }
             }
         };
         tracing::error!(node = %config.edge.node, trouble = %reason, "the edge ended; it restarts");
+        if is_full && config.reserve.as_ref().is_some_and(DiskReserve::release) {
+            tracing::error!(
+                node = %config.edge.node,
+                "the disk is full, and the node continues on its reserve: make room"
+            );
+            continue;
+        }
         let since_ms = *since_ms.get_or_insert_with(clock::wall_ms);
         view.set(EdgeState::Failed(EdgeFailure { reason, since_ms }));
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(waits.next().unwrap_or(RESTART_LAST)) => {}
         }
+    }
+}
+
+/// Shows a running edge, in trouble while there is no room for its reserve.
+async fn watch_reserve(
+    reserve: Option<&DiskReserve>,
+    view: &NodeView,
+    mut running: RunningEdge,
+) -> Infallible {
+    view.set(EdgeState::Running(running.clone()));
+    let Some(reserve) = reserve else { return std::future::pending().await };
+    loop {
+        let restoring = reserve.clone();
+        // Allocation and sync block.
+        let restored = tokio::task::spawn_blocking(move || restoring.restore()).await;
+        let is_held = restored.unwrap_or(false);
+        if is_held != running.trouble.is_none() {
+            running.trouble = (!is_held)
+                .then(|| EdgeFailure { reason: NO_RESERVE.to_owned(), since_ms: clock::wall_ms() });
+            view.set(EdgeState::Running(running.clone()));
+        }
+        tokio::time::sleep(RESERVE_INTERVAL).await;
     }
 }
 
@@ -305,7 +341,7 @@ async fn open_and_start(
         ..EdgeDependencies::default()
     };
     match Edge::start(config.edge.clone(), state.clone(), outbox, seams).await {
-        Ok(edge) => Ok(RunningEdge { edge, replica: state }),
+        Ok(edge) => Ok(RunningEdge { edge, replica: state, trouble: None }),
         Err(error) => {
             if let Some(database) = error.damaged() {
                 drop(state);

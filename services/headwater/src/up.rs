@@ -195,6 +195,8 @@ impl Composition {
             let node = Node::start(name, node_settings, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
+                // A reserve for each of many nodes would be most of the disk, and they share one.
+                has_reserve: false,
         let stop = CancellationToken::new();
         let troubles = TroubleList::default();
         let (notices, stopped_sources) = (

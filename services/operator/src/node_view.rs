@@ -34,6 +34,8 @@ pub struct RunningEdge {
     pub edge: EdgeHandle,
     /// The node's replica.
     pub replica: Arc<dyn Engine>,
+    /// What is wrong with the node although its edge runs.
+    pub trouble: Option<EdgeFailure>,
 }
 
 /// The failure of an edge.
@@ -90,6 +92,15 @@ impl NodeView {
         match &*self.lock() {
             EdgeState::Failed(failure) => Some(failure.clone()),
             EdgeState::Stopped | EdgeState::Running(_) => None,
+        }
+    }
+
+    /// Returns the failure of the edge, or what is wrong although it runs.
+    pub fn trouble(&self) -> Option<EdgeFailure> {
+        match &*self.lock() {
+            EdgeState::Failed(failure) => Some(failure.clone()),
+            EdgeState::Running(running) => running.trouble.clone(),
+            EdgeState::Stopped => None,
         }
     }
 

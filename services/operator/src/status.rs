@@ -44,7 +44,7 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
     let since: BTreeMap<String, i64> = dependencies
         .nodes
         .iter()
-        .filter_map(|(name, view)| Some((name.to_string(), view.failure()?.since_ms)))
+        .filter_map(|(name, view)| Some((name.to_string(), view.trouble()?.since_ms)))
         .collect();
     let look = || dirs.into_iter().map(|(at, dir)| (at, disk::look(&dir))).collect::<Vec<_>>();
     // Listing directories blocks.
@@ -70,9 +70,11 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         {
             add_own(&mut status, own, progress.is_some());
         }
-        let failed = view.and_then(|view| view.failure()).map(|failure| failure.reason);
-        if let Some(trouble) = &failed {
-            status.trouble.clone_from(trouble);
+        if let Some(trouble) = view.and_then(|view| view.trouble()) {
+            status.trouble = trouble.reason;
+        }
+        let failed = view.is_some_and(|view| view.failure().is_some());
+        if failed {
             status.connected = false;
         }
         if let Some(hub) = &dependencies.hub {
@@ -85,7 +87,7 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         }
         // The private stream comes first, because people look for it most.
         status.streams.sort_by_key(|stream| !stream.stream.starts_with("node/"));
-        status.state = state_of(&status, failed.is_some()).to_owned();
+        status.state = state_of(&status, failed).to_owned();
         nodes.push(status);
     }
     // The worst first: nodes in trouble, then nodes that are away, then the greatest lag.

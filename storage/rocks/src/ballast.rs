@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::posix_fallocate;
@@ -18,15 +19,25 @@ pub struct Ballast {
 }
 
 impl Ballast {
-    /// Reserves `bytes` in a file at `path`. The size is the sum of
+    /// Space for `bytes` in a file at `path`, not reserved yet. The size is the sum of
     /// [`Role::ballast_bytes`](crate::Role::ballast_bytes) over the databases.
+    pub fn new(path: impl AsRef<Path>, bytes: u64) -> Self {
+        Self { path: path.as_ref().to_owned(), bytes }
+    }
+
+    /// Reserves `bytes` in a file at `path`.
     ///
     /// # Errors
     /// The disk is full ([`io::ErrorKind::StorageFull`]), or the file cannot be created.
     pub fn ensure(path: impl AsRef<Path>, bytes: u64) -> io::Result<Self> {
-        let ballast = Self { path: path.as_ref().to_owned(), bytes };
+        let ballast = Self::new(path, bytes);
         ballast.restore()?;
         Ok(ballast)
+    }
+
+    /// Whether the space is reserved. An earlier version may have reserved less.
+    pub fn is_held(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|file| file.len() >= self.bytes)
     }
 
     /// Frees the space. Does nothing if it is free already.
@@ -45,7 +56,9 @@ impl Ballast {
     /// # Errors
     /// As [`Ballast::ensure`]; then no space is reserved.
     pub fn restore(&self) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = options.open(&self.path)?;
         let allocated = self.allocate(&file);
         if allocated.is_err() {
             // An incomplete ballast has no use and fills the disk.
@@ -83,9 +96,10 @@ mod tests {
 
         ballast.release().expect("removes");
         ballast.release().expect("it is released already");
-        assert!(!path.exists());
+        assert!(!path.exists() && !ballast.is_held());
         ballast.restore().expect("room again");
         ballast.restore().expect("it is reserved already");
+        assert!(ballast.is_held());
         assert!(blocks(&path) >= 1 << 20);
 
         // An upgrade may change the size: the file changes with it.

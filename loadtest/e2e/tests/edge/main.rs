@@ -2,6 +2,7 @@
 //! asking commands with what it has.
 
 mod cloud;
+mod full_disk;
 mod process;
 
 use std::fs;
@@ -40,6 +41,12 @@ fn edge(cloud: &Cloud, more: &[&str]) -> Process {
     let hub = cloud.hub().to_string();
     let args = ["edge", "--node", NODE, "--hub", &hub, "--insecure-loopback"];
     Process::start(&[&args, more].concat())
+}
+
+fn edge_on(data: &Path, cloud: &Cloud, more: &[&str]) -> Process {
+    let hub = cloud.hub().to_string();
+    let args = ["edge", "--node", NODE, "--hub", &hub, "--insecure-loopback"];
+    Process::start_on(data, &[&args, more].concat())
 }
 
 /// The tests may run as root; the edge needs an explicit permission.

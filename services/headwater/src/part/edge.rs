@@ -51,6 +51,7 @@ impl Part for EdgePart {
                 Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root)?),
                 _ => None,
             },
+            has_reserve: true,
         };
         let metrics = NodeMetrics::new(&dependencies.metrics)?;
         let node =
