@@ -55,9 +55,13 @@ struct Family {
 }
 
 fn running() -> (tempfile::TempDir, Running) {
+    running_with(&[])
+}
+
+fn running_with(args: &[&str]) -> (tempfile::TempDir, Running) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("pod.yaml"), POD).expect("written");
-    let running = Running::start(&[folder.path().to_str().expect("UTF-8")]);
+    let running = Running::start(&[&[folder.path().to_str().expect("UTF-8")], args].concat());
     running.wait_for_pods(1, |status| status == "Running");
     running.wait_until_in_step();
     (folder, running)
@@ -169,6 +173,31 @@ fn metrics_are_clean_and_follow_the_work() {
     assert!(value("headwater_store_wal_bytes{store=\"outbox\",node=\"node-1\"}") > 0.0);
     assert!(running.interrupt().success());
     assert!(!running.data().join("metrics.addr").exists(), "nothing is served any more");
+}
+
+#[test]
+fn metrics_beyond_loopback_name_nodes_only_where_the_setting_permits_it() {
+    let named = "headwater_edge_connected{node=\"node-2\"} 1";
+    for (args, is_named) in [
+        (&["--metrics", "0.0.0.0:0"][..], false),
+        (&["--metrics", "0.0.0.0:0", "--metrics-node-names"], true),
+    ] {
+        let (_folder, mut running) = running_with(args);
+        let text = running.wait_for("both nodes are connected", |running| {
+            let (_, text) = get(running, "/metrics")?;
+            let connected = text.lines().filter(|line| {
+                line.starts_with("headwater_edge_connected{") && line.ends_with("} 1")
+            });
+            (connected.count() == 2).then_some(text)
+        });
+        promtool(&text);
+        for (name, family) in &families(&text) {
+            lint(name, family);
+        }
+        assert_eq!(text.contains(named), is_named, "{args:?}:\n{text}");
+        assert_eq!(text.contains("node-"), is_named, "{args:?}:\n{text}");
+        running.interrupt();
+    }
 }
 
 /// Has the text judged by Prometheus' own tool, where there is one.

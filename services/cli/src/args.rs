@@ -131,6 +131,9 @@ pub struct Up {
     /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
+    /// Name the nodes in metrics on an address beyond loopback, where they are numbered otherwise
+    #[arg(long)]
+    pub metrics_node_names: bool,
     #[command(flatten)]
     pub running: RunArgs,
 }

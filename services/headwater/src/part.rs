@@ -33,7 +33,7 @@ use headwater_settings::{Flags, LayeredSettings};
 use headwater_telemetry::error_chain;
 use headwater_telemetry::health::{CheckKind, Health};
 use headwater_telemetry::traces::Traces;
-use headwater_telemetry::{self as telemetry, server};
+use headwater_telemetry::{self as telemetry, NodeNames, server};
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
@@ -174,6 +174,7 @@ async fn run_until_signal<P: Part>(settings: P::Settings) -> CommandResult {
     let socket = data.operator_socket()?;
     let memory = DatabaseMemory::new(P::BUDGET);
     let metrics = Metrics::new(&memory)?;
+    let names_nodes = process.metrics_node_names;
     // Before the start of anything that a failure here would have to stop.
     let listener = match process.metrics.0 {
         Some(address) => Some(server::listen(address).await?),
@@ -207,10 +208,11 @@ async fn run_until_signal<P: Part>(settings: P::Settings) -> CommandResult {
     part.health(&mut health);
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     dependencies.data.set_address(METRICS_ADDRESS, address)?;
-    if let Some(listener) = listener {
+    if let Some((listener, address)) = listener.zip(address) {
+        let names = NodeNames::at(address, names_nodes);
         let registry = dependencies.metrics.registry.clone();
         let (health, stop) = (health.clone(), dependencies.stop.child_token());
-        tasks.spawn(server::serve(listener, registry, health, stop));
+        tasks.spawn(server::serve(listener, registry, names, health, stop));
     }
     tasks.spawn(notify::run(health, dependencies.stop.child_token()));
 

@@ -30,8 +30,8 @@ use headwater_operator::{
 };
 use headwater_rocks::{Budget, DatabaseMemory};
 use headwater_settings::LayeredSettings;
-use headwater_telemetry::server;
 use headwater_telemetry::traces::Traces;
+use headwater_telemetry::{NodeNames, server};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -211,7 +211,9 @@ impl Composition {
         data.set_address(METRICS_ADDRESS, address)?;
         let serving = listener.map(|listener| {
             let health = health::of(&cloud, &nodes, &metrics, &answering);
-            tokio::spawn(server::serve(listener, metrics.registry, health, stop.child_token()))
+            let names = NodeNames::at(address, settings.metrics_node_names);
+            let stop = stop.child_token();
+            tokio::spawn(server::serve(listener, metrics.registry, names, health, stop))
         });
         Ok(Self {
             cloud,

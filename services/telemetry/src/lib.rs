@@ -10,6 +10,7 @@
 //! | [`scraped_family`], [`process`] | metrics that are read from the system at each scrape |
 //! | [`health`] | `livez` and `readyz` checks |
 //! | [`server`] | metrics and health over HTTP, at one address |
+//! | `node_names` | whether metrics name nodes |
 //! | `error_chain` | an error with its sources, in one line |
 //! | `testing` | finished spans, for tests (feature `testing`) |
 //!
@@ -21,6 +22,7 @@ mod families;
 pub mod health;
 pub mod log;
 pub mod messaging;
+mod node_names;
 pub mod process;
 pub mod scraped_family;
 pub mod server;
@@ -31,4 +33,5 @@ pub mod traces;
 
 pub use self::error_chain::error_chain;
 pub use self::families::Families;
+pub use self::node_names::NodeNames;
 pub use self::trace_context::{TRACEPARENT, continue_from, traceparent};

@@ -1,7 +1,7 @@
 //! Metrics and health over HTTP, at one address: `/metrics`, `/livez`, `/readyz`, `/healthz`.
 //!
-//! The endpoint has no authentication: responses hold no secrets, and connections, requests and
-//! scrapes are bounded.
+//! The endpoint has no authentication: responses hold no secrets, beyond loopback no names of nodes
+//! unless a setting permits it, and connections, requests and scrapes are bounded.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::health::{CheckKind, Health, HealthQuery};
+use super::node_names::NodeNames;
 
 /// The most connections at a time: a few scrapers and probes. The next one waits.
 const CONNECTIONS_MAX: usize = 32;
@@ -64,6 +65,7 @@ pub struct ListenError {
 #[derive(Clone)]
 struct ServerState {
     registry: Registry,
+    node_names: NodeNames,
     health: Health,
     scrapes: Arc<Semaphore>,
 }
@@ -80,6 +82,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 pub async fn serve(
     listener: TcpListener,
     registry: Registry,
+    node_names: NodeNames,
     health: Health,
     stop: CancellationToken,
 ) {
@@ -90,7 +93,7 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         // Deprecated in Kubernetes; many liveness probes still request it.
         .route("/healthz", get(livez))
-        .with_state(ServerState { registry, health, scrapes });
+        .with_state(ServerState { registry, node_names, health, scrapes });
     let (slots, connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), TaskTracker::new());
     loop {
         let accepted = async {
@@ -141,10 +144,12 @@ async fn metrics(State(state): State<ServerState>) -> Response {
     let Ok(_permit) = state.scrapes.acquire().await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let registry = state.registry.clone();
+    let (registry, node_names) = (state.registry.clone(), state.node_names);
     // Collectors read databases and directories: blocking.
     let text = tokio::task::spawn_blocking(move || {
-        TextEncoder::new().encode_to_string(&registry.gather())
+        let mut families = registry.gather();
+        node_names.apply(&mut families);
+        TextEncoder::new().encode_to_string(&families)
     });
     match text.await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
@@ -199,7 +204,7 @@ mod tests {
         let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await.expect("listens");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
-        let task = tokio::spawn(serve(listener, registry, health, stop.clone()));
+        let task = tokio::spawn(serve(listener, registry, NodeNames::Served, health, stop.clone()));
         TestServer { address, stop, task }
     }
 

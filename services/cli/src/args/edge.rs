@@ -38,6 +38,9 @@ pub struct Edge {
     pub sync_interval: Option<humantime::Duration>,
     #[command(flatten)]
     pub tls: TlsArgs,
+    /// Name the node in metrics on an address beyond loopback, where it is numbered otherwise
+    #[arg(long)]
+    pub metrics_node_names: bool,
     #[command(flatten)]
     pub process: Process,
 }
@@ -52,6 +55,9 @@ pub struct Edged {
     pub node: Option<String>,
     #[command(flatten)]
     pub pods: Pods,
+    /// Name the node in metrics on an address beyond loopback, where it is numbered otherwise
+    #[arg(long)]
+    pub metrics_node_names: bool,
     #[command(flatten)]
     pub process: Process,
 }
@@ -72,6 +78,7 @@ impl Edge {
             .with("node", self.node.as_ref())
             .with("hub", self.hub.as_ref())
             .with("sync_interval", self.sync_interval.map(|interval| interval.to_string()))
+            .switch("metrics_node_names", self.metrics_node_names)
             .all(no_edged.into_iter().collect())
     }
 }
@@ -83,5 +90,6 @@ impl Edged {
             .flags(self.process.flags())
             .with("edge", self.edge.as_ref())
             .with("node", self.node.as_ref())
+            .switch("metrics_node_names", self.metrics_node_names)
     }
 }

@@ -129,6 +129,8 @@ impl PartSettings for ControllerSettings {
             data: &self.data,
             metrics: self.metrics,
             log_format: self.log_format,
+            // They count nodes and name none.
+            metrics_node_names: false,
             otlp_endpoint: self.otlp_endpoint.as_deref(),
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
+    /// Whether metrics on an address beyond loopback name the node.
+    pub(crate) metrics_node_names: bool,
     /// The format of log lines.
     pub(crate) log_format: LogFormat,
     /// The receiver of spans; `OTEL_*` variables may name it too.
@@ -42,6 +44,7 @@ impl Default for EdgedSettings {
             allow_root: false,
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
+            metrics_node_names: false,
             log_format: LogFormat::Auto,
             otlp_endpoint: None,
         }
@@ -71,6 +74,7 @@ impl PartSettings for EdgedSettings {
         ProcessSettings {
             data: &self.data,
             metrics: self.metrics,
+            metrics_node_names: self.metrics_node_names,
             log_format: self.log_format,
             otlp_endpoint: self.otlp_endpoint.as_deref(),
         }

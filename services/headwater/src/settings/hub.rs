@@ -118,6 +118,8 @@ impl PartSettings for HubSettings {
         ProcessSettings {
             data: &self.data,
             metrics: self.metrics,
+            // They count nodes and name none.
+            metrics_node_names: false,
             log_format: self.log_format,
             otlp_endpoint: self.otlp_endpoint.as_deref(),
         }

@@ -28,6 +28,8 @@ pub(crate) struct ProcessSettings<'s> {
     pub(crate) data: &'s Path,
     /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
+    /// Whether metrics beyond loopback name nodes.
+    pub(crate) metrics_node_names: bool,
     /// The format of log lines.
     pub(crate) log_format: LogFormat,
     /// The receiver of spans; `OTEL_*` variables may name it too.

@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) allow_empty: bool,
     /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
+    /// Whether metrics on an address beyond loopback name nodes.
+    pub(crate) metrics_node_names: bool,
     /// The format of log lines.
     pub(crate) log_format: LogFormat,
     /// The receiver of spans; `OTEL_*` variables may name it too.
@@ -67,6 +69,7 @@ impl Default for Settings {
             stop_grace: STOP_GRACE_DEFAULT,
             allow_empty: false,
             metrics: MetricsAt::default(),
+            metrics_node_names: false,
             log_format: LogFormat::Auto,
             otlp_endpoint: None,
         }
@@ -102,4 +105,5 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kafka.given())
         .switch("allow_empty", args.allow_empty)
+        .switch("metrics_node_names", args.metrics_node_names)
 }
