@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use headwater_e2e::running::{Running, headwater, root};
 use serde_json::{Value, json};
@@ -364,4 +365,58 @@ fn what_does_not_run_cannot_be_asked() {
     assert_eq!(missing.status.code(), Some(1));
     let wrong = headwater().args(["up", ".", "--nodes", "0"]).output().expect("it starts");
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// Writes a manifest into its volume, which lies in the data directory.
+const WRITER: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: writer}
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: own, emptyDir: {}}]
+  containers:
+  - name: write
+    command:
+    - sh
+    - -c
+    - |
+      printf 'apiVersion: v1\\nkind: Pod\\nmetadata: {name: evil}\\nspec: {containers: [{name: c, command: [sleep, \"9\"]}]}\\n' \
+        > \"$HEADWATER_VOLUME_OWN/evil.yaml\"
+      echo written
+      sleep 100000
+";
+
+#[test]
+fn a_data_directory_among_the_manifests_is_no_source() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("writer.yaml"), WRITER).expect("written");
+    let (manifests, data) = (folder.path().to_str().expect("UTF-8"), folder.path().join("data"));
+    let running = Running::start_on(&data, &[manifests]);
+    running.wait_for("the manifest in the volume", |running| {
+        (running.text(&["logs", "writer"])? == "written\n").then_some(())
+    });
+    let found = Command::new("find").arg(&data).args(["-name", "evil.yaml"]).output();
+    let found = String::from_utf8(found.expect("find runs").stdout).expect("UTF-8");
+    assert_eq!(found.lines().count(), 1, "the manifest is in the data directory: {found}");
+
+    // A change that is seen shows that the folder was looked at again.
+    fs::write(folder.path().join("config.yaml"), CONFIG).expect("written");
+    running.wait_for("a later look at the folder", |running| {
+        (!running.items(&["get", "configmaps"]).is_empty()).then_some(())
+    });
+    let pods = running.items(&["get", "pods", "-A"]);
+    assert_eq!(pods.len(), 1, "{pods:#?}");
+    let named = running.output().matches("data: a data directory of headwater").count();
+    assert_eq!(named, 1, "{}", running.output());
+
+    let inside = data.join("nodes");
+    let other = folder.path().join("other");
+    let refused = headwater().arg("up").arg(&inside).arg("--data").arg(&other).output();
+    let refused = refused.expect("headwater starts");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("lies in the data directory"), "{text}");
+    assert!(!other.exists(), "nothing was made");
 }

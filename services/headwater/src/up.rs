@@ -42,6 +42,7 @@ use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::part::signals::Signals;
+use crate::settings::controller::manifests_are_there;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
 use crate::trouble_list::TroubleList;
@@ -104,6 +105,9 @@ pub(crate) fn run(args: Up) -> CommandResult {
     if let Some(file) = args.manifests.as_ref().filter(|manifests| !manifests.is_dir()) {
         let file = file.display();
         return Err(Failure::Usage(format!("{file} is a file: name the folder it lies in")));
+    }
+    if let Some(manifests) = &args.manifests {
+        manifests_are_there(manifests).map_err(Failure::Usage)?;
     }
     let nodes = configured.settings.node_names().unwrap_or_default().len();
     open_files::make_room(nodes)?;
@@ -191,12 +195,12 @@ impl Composition {
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
                 runtime: Some(runtime(settings.runtime, true)?),
+                // A reserve for each of many nodes would be most of the disk, and they share one.
+                has_reserve: false,
             };
             let node = Node::start(name, node_settings, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
-                // A reserve for each of many nodes would be most of the disk, and they share one.
-                has_reserve: false,
         let stop = CancellationToken::new();
         let troubles = TroubleList::default();
         let (notices, stopped_sources) = (
@@ -209,7 +213,7 @@ impl Composition {
             operator::serve(&socket, operator_dependencies.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         data.set_address(METRICS_ADDRESS, address)?;
-        let serving = listener.map(|listener| {
+        let serving = listener.zip(address).map(|(listener, address)| {
             let health = health::of(&cloud, &nodes, &metrics, &answering);
             let names = NodeNames::at(address, settings.metrics_node_names);
             let stop = stop.child_token();

@@ -10,6 +10,7 @@
 //! looked at once in a while anyway: a watch can miss things, a look cannot.
 //!
 //! - **Files**: `.yaml`, `.yml`, `.json`, nested folders, several documents a file, `List` kinds.
+//!   Data directories of Headwater are left alone.
 //! - **Kinds**: workloads expand to their pods, replicated kinds are taken as they are, others are
 //!   counted and named once.
 //! - **Nodes**: pods are spread over the nodes the source is given; where it is given none, over
@@ -18,6 +19,7 @@
 //! - **What is wrong** is named once, by file and line, and never takes anything away: a document
 //!   that does not read leaves what its file described before in place.
 
+mod data_directory;
 mod description;
 mod document;
 mod entry;
@@ -50,6 +52,7 @@ use super::{
     Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, UidAssignment,
 };
 
+pub use self::data_directory::data_directory_of;
 pub use self::folder::{Folder, ObjectIdentity};
 pub use self::origin::MANIFEST_ANNOTATION;
 pub use self::scan::{Scan, ScanLimits, scan};
@@ -158,6 +161,7 @@ impl Source for ManifestFolder {
         rescan.reset();
         loop {
             let scan = self.scan().await?;
+            watch.ignore(&scan.data_directories);
             let nodes = self.nodes.borrow_and_update().clone();
             // Only the first look compares with what an earlier run published.
             let nothing = Arc::new(BTreeMap::new());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_controller::WriterTimings;
+use headwater_controller::source::manifest::data_directory_of;
 use headwater_event::NodeName;
 use headwater_settings::DATA_DEFAULT;
 use headwater_settings::LogFormat;
@@ -128,9 +129,9 @@ impl PartSettings for ControllerSettings {
         ProcessSettings {
             data: &self.data,
             metrics: self.metrics,
-            log_format: self.log_format,
             // They count nodes and name none.
             metrics_node_names: false,
+            log_format: self.log_format,
             otlp_endpoint: self.otlp_endpoint.as_deref(),
         }
     }
@@ -202,13 +203,20 @@ impl ControllerSettings {
     }
 }
 
-/// Checks that `folder` is a readable folder.
+/// Checks that `folder` is a readable folder, and no part of a data directory.
 ///
 /// # Errors
 /// The reason, for people.
 pub(crate) fn manifests_are_there(folder: &Path) -> Result<(), String> {
     match folder.metadata() {
-        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_dir() => match data_directory_of(folder) {
+            None => Ok(()),
+            Some(data) => Err(format!(
+                "{} lies in the data directory {}, where pods write: name a folder outside of it",
+                folder.display(),
+                data.display()
+            )),
+        },
         Ok(_) => Err(format!("{} is a file: name the folder it lies in", folder.display())),
         Err(error) => Err(format!("{} cannot be read: {error}", folder.display())),
     }

@@ -2,7 +2,8 @@
 //!
 //! Only `.yaml`, `.yml` and `.json` files count; what begins with a dot is left alone (version
 //! control, swap files, the inner folders of a mounted ConfigMap). Links are followed, no folder
-//! is entered twice, and nothing but a plain file is ever opened.
+//! is entered twice, nothing but a plain file is ever opened, and a data directory of Headwater is
+//! left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -10,6 +11,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::data_directory::{data_directory_of, is_data_directory};
 use crate::source::{Notice, NoticeKind};
 
 /// Linux's flag of `open`, the same on every machine that this is built for.
@@ -52,6 +54,8 @@ pub struct Scan {
     /// Folders that cannot be looked into just now; what was found in them is not gone. A path whose
     /// type cannot be found out counts as one.
     pub unreadable_folders: Vec<PathBuf>,
+    /// Data directories of Headwater, which are not looked into.
+    pub data_directories: Vec<PathBuf>,
     /// What is not looked at, and why.
     pub skipped: Vec<Notice>,
 }
@@ -59,9 +63,13 @@ pub struct Scan {
 /// Looks at every manifest under `folder`.
 ///
 /// # Errors
-/// When the folder itself cannot be read.
+/// When the folder itself cannot be read, or lies in a data directory.
 pub fn scan(folder: &Path, limits: &ScanLimits) -> io::Result<Scan> {
     let metadata = fs::metadata(folder)?;
+    if let Some(data) = data_directory_of(folder) {
+        let what = format!("it lies in the data directory {}: name another one", data.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
     let mut walk = Walk {
         root: folder,
         limits,
@@ -86,6 +94,11 @@ impl Walk<'_> {
     fn enter(&mut self, folder: &Path, metadata: &Metadata, depth: usize) -> io::Result<()> {
         if !self.entered.insert((metadata.dev(), metadata.ino())) {
             self.skip(folder, "a link to a folder that is looked into already");
+            return Ok(());
+        }
+        if is_data_directory(&self.root.join(folder)) {
+            self.skip(folder, "a data directory of headwater: nothing in it is a manifest");
+            self.scan.data_directories.push(folder.to_owned());
             return Ok(());
         }
         if depth > self.limits.depth_max {
@@ -242,6 +255,26 @@ mod tests {
         }
         assert_eq!(paths(&look(&folder)), ["a/b/d.JSON", "a/c.yml", "b.yaml"]);
         assert!(scan(&folder.path().join("absent"), &ScanLimits::default()).is_err());
+    }
+
+    #[test]
+    fn a_data_directory_is_no_source_and_is_named_once() {
+        let folder = folder();
+        write(&folder, "web.yaml", "a: 1");
+        write(&folder, "data/version", "1\n");
+        write(&folder, "data/lock", "");
+        write(&folder, "data/nodes/n/edged/pods/u/volumes/v/evil.yaml", "a: 1");
+        write(&folder, "data/nodes/m/evil.yaml", "a: 1");
+        let scan = look(&folder);
+        assert_eq!(paths(&scan), ["web.yaml"]);
+        assert_eq!(scan.data_directories, [PathBuf::from("data")]);
+        assert_eq!(scan.skipped.len(), 1, "{:?}", scan.skipped);
+        assert!(scan.skipped[0].to_string().starts_with("data: a data directory"));
+        for inside in ["data", "data/nodes/n/edged"] {
+            let refused = super::scan(&folder.path().join(inside), &ScanLimits::default());
+            let refused = refused.expect_err(inside).to_string();
+            assert!(refused.contains("it lies in the data directory"), "{refused}");
+        }
     }
 
     #[test]

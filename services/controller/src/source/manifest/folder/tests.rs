@@ -53,6 +53,7 @@ impl Story {
             files: files.collect(),
             mounts: self.mounts.clone(),
             unreadable_folders: self.unreadable_folders.clone(),
+            data_directories: Vec::new(),
             skipped: Vec::new(),
         };
         let identities = &mut self.identities;
