@@ -12,6 +12,7 @@ mod progress;
 mod summary;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::time::SystemTime;
 use clap::{Args, Parser, Subcommand};
 
 use crate::deployment::Deployment;
-use crate::failure::Failure;
+use crate::failure::{Attempt, Failure};
 use crate::record::{self, Run};
 use crate::run::{RunSettings, run};
 use crate::scenario::{EdgeKind, Scenario, TargetKind};
@@ -98,7 +99,8 @@ struct RunArgs {
     /// Set a key of the scenario: `objects.pods_per_edge=10`
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     sets: Vec<(String, String)>,
-    /// Where the record goes [default: loadtest-runs/SCENARIO-TIME]
+    /// Where the record goes, a folder that is empty or not there yet
+    /// [default: loadtest-runs/SCENARIO-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -172,6 +174,7 @@ fn start(args: RunArgs) -> Result<u8, Wrong> {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         PathBuf::from("loadtest-runs").join(format!("{}-{}", scenario.name, time.replace(':', "")))
     });
+    check_is_free(&out).map_err(Wrong::usage)?;
     eprintln!("again: --seed {seed}");
     match &scenario.series {
         None => one(settings(scenario, out)).map(|(_, status)| status),
@@ -199,6 +202,23 @@ fn start(args: RunArgs) -> Result<u8, Wrong> {
             Ok(worst)
         }
     }
+}
+
+/// Checks that a record in `out` replaces nothing: a run takes minutes to hours, and its record is all
+/// that remains of it.
+fn check_is_free(out: &Path) -> Result<(), Failure> {
+    let is_empty = match out.read_dir() {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(error).tried(&format!("{} cannot be used", out.display())),
+    };
+    if is_empty {
+        return Ok(());
+    }
+    Err(Failure::of(format!(
+        "{} is not empty, and a run never replaces a record: name another folder with --out",
+        out.display()
+    )))
 }
 
 /// One run, its record and its report; gives the status that it deserves.
@@ -317,6 +337,23 @@ mod tests {
         assert_eq!(status(&["report", "/no/such"]), ExitCode::from(FAILED));
         assert_eq!(status(&["list", "-o", "name"]), ExitCode::from(0));
         assert_eq!(status(&["--help"]), ExitCode::from(0));
+    }
+
+    #[test]
+    fn a_run_replaces_no_record() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let out = folder.path().join("run");
+        check_is_free(&out).expect("it is not there yet");
+        std::fs::create_dir(&out).expect("created");
+        check_is_free(&out).expect("it is empty");
+        let record = out.join(record::FILE);
+        std::fs::write(&record, "{}").expect("written");
+        let text = out.to_str().expect("UTF-8");
+        let status = status(&["run", "propagation", "--duration", "1s", "--out", text]);
+        assert_eq!(status, ExitCode::from(USAGE));
+        assert_eq!(std::fs::read_to_string(&record).expect("there"), "{}");
+        let refused = check_is_free(&out).expect_err("it has a record");
+        assert!(refused.to_string().contains("--out"), "{refused}");
     }
 
     #[test]
