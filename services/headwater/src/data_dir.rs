@@ -26,6 +26,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use headwater_event::NodeName;
+use headwater_operator::{as_owner, owner_of};
 use headwater_rocks::create_durably;
 
 /// The version of the layout that this build writes and reads.
@@ -73,6 +74,17 @@ pub(crate) enum DataDirError {
         dir: PathBuf,
         /// The cause.
         source: io::Error,
+    },
+    /// It belongs to another user.
+    #[error(
+        "permission denied: the data directory {} belongs to {owner}; {}",
+        dir.display(), as_owner(owner)
+    )]
+    Denied {
+        /// The directory.
+        dir: PathBuf,
+        /// Its owner.
+        owner: String,
     },
     /// Another process uses it.
     #[error(
@@ -135,7 +147,15 @@ impl DataDir {
     /// When it belongs to another owner, is in use, has another version, or is not a data
     /// directory. It is unchanged then.
     pub(crate) fn open(root: &Path, owner: &str) -> Result<Self, DataDirError> {
-        let io = |source| DataDirError::Io { dir: root.to_owned(), source };
+        let io = |source: io::Error| {
+            let dir = root.to_owned();
+            match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    DataDirError::Denied { owner: owner_of(&dir), dir }
+                }
+                _ => DataDirError::Io { dir, source },
+            }
+        };
         let fresh = !root.exists();
         if fresh {
             DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io)?;

@@ -10,6 +10,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
+use crate::owner::{as_owner, owner_of};
+
 /// The file name of the operator API's socket in a data directory.
 pub const SOCKET: &str = "headwater.sock";
 
@@ -45,13 +47,13 @@ pub enum ConnectError {
         /// The data directory.
         dir: String,
     },
-    /// The socket belongs to another user.
-    #[error("{socket} accepts only the user that runs headwater: run this command as that user")]
+    /// The directory or the socket belongs to another user.
+    #[error("permission denied: {path} belongs to {owner}; {}", as_owner(owner))]
     NotAllowed {
-        /// The socket.
-        socket: String,
-        /// The reason.
-        source: tonic::transport::Error,
+        /// The data directory, or the socket in it.
+        path: String,
+        /// Its owner.
+        owner: String,
     },
     /// The socket accepts connections but does not respond.
     #[error(
@@ -94,18 +96,27 @@ pub async fn connect(data: &Path) -> Result<OperatorClient<Channel>, ConnectErro
     let dir = || data.display().to_string();
     let path = data.join(SOCKET);
     let socket = || path.display().to_string();
-    if !data.exists() {
-        return Err(ConnectError::NoDirectory { dir: dir() });
-    }
-    if !path.exists() {
-        return Err(ConnectError::NotRunning { dir: dir() });
+    let not_allowed = |path: &Path| ConnectError::NotAllowed {
+        path: path.display().to_string(),
+        owner: owner_of(path),
+    };
+    for (path, missing) in [
+        (data, ConnectError::NoDirectory { dir: dir() }),
+        (&path, ConnectError::NotRunning { dir: dir() }),
+    ] {
+        match path.metadata() {
+            Ok(_) => {}
+            // A path that this user may not look at is not missing.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(not_allowed(path));
+            }
+            Err(_) => return Err(missing),
+        }
     }
     let channel = channel(path.clone()).await.map_err(|source| match kind(&source) {
         // A killed process left the socket behind.
         Some(io::ErrorKind::ConnectionRefused) => ConnectError::NotRunning { dir: dir() },
-        Some(io::ErrorKind::PermissionDenied) => {
-            ConnectError::NotAllowed { socket: socket(), source }
-        }
+        Some(io::ErrorKind::PermissionDenied) => not_allowed(&path),
         _ => ConnectError::Stranger { socket: socket(), source: source.into() },
     })?;
     let mut operator = OperatorClient::new(channel).max_decoding_message_size(RESPONSE_BYTES_MAX);

@@ -4,6 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`client`] | the connection of a command to a running process |
+//! | `owner` | the owner of a path that this user may not use |
 //! | `dependencies`, `node_view` | the dependencies that a part provides to the server |
 //! | `admission` | bounds on concurrent requests and streams |
 //! | `objects`, `watch`, `mask` | present and past objects; their changes; hidden Secret values |
@@ -25,6 +26,7 @@ mod mask;
 mod node_view;
 mod object_history;
 mod objects;
+mod owner;
 mod past_statuses;
 mod pod_status;
 pub mod status;
@@ -56,6 +58,7 @@ use crate::client::RESPONSE_BYTES_MAX;
 
 pub use self::dependencies::{ControllerView, LinkRecorder, Logs, OperatorDependencies, PartKind};
 pub use self::node_view::{EdgeFailure, EdgeState, NodeView, RunningEdge};
+pub use self::owner::{as_owner, owner_of};
 pub use self::pod_status::pod_status;
 
 /// The largest request, in bytes.

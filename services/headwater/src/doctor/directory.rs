@@ -2,8 +2,11 @@
 //! it.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+
+use headwater_operator::{as_owner, owner_of};
 
 use super::Check;
 use crate::data_dir::VERSION;
@@ -21,14 +24,19 @@ pub(super) fn look(data: &Path) -> Vec<Check> {
             let advice = "name a directory with --data";
             return vec![Check::fail(name, format!("{shown} is not a directory"), advice)];
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return vec![Check::ok(name, format!("{shown} does not exist yet; `up` creates it"))];
         }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return vec![denied(data)],
         Err(error) => {
             let advice = "make it readable for this user, or name another directory with --data";
             return vec![Check::fail(name, format!("{shown}: {error}"), advice)];
         }
     };
+    // Without its content every other check would be wrong.
+    if data.read_dir().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        return vec![denied(data)];
+    }
     let us = nix::unistd::geteuid().as_raw();
     vec![
         judge_owner(found.uid(), us),
@@ -36,6 +44,12 @@ pub(super) fn look(data: &Path) -> Vec<Check> {
         judge_layout(fs::read_to_string(data.join("version")).ok().as_deref(), is_empty(data)),
         judge_lock(lock_holder(data)),
     ]
+}
+
+fn denied(data: &Path) -> Check {
+    let owner = owner_of(data);
+    let found = format!("permission denied: {} belongs to {owner}", data.display());
+    Check::fail("data directory", found, as_owner(&owner))
 }
 
 fn judge_owner(owner: u32, us: u32) -> Check {
