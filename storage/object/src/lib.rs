@@ -11,6 +11,7 @@
 //! | [`defaults`] | the defaults of a Kubernetes API server on which readers rely |
 //! | [`patch`] | an object as its difference to a base |
 //! | [`payload`] | the replicated part of an object, as canonical bytes |
+//! | [`pod_rules`] | the rules of a pod that the types of the API leave open |
 //! | [`references`] | the other objects that an object names |
 //! | `shape` | the check that each field has the type of the Kubernetes API |
 //! | [`status`] | the equality of pod statuses |
@@ -21,6 +22,7 @@ pub mod object;
 pub mod object_type;
 pub mod patch;
 pub mod payload;
+pub mod pod_rules;
 pub mod references;
 mod shape;
 pub mod status;

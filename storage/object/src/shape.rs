@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::error::ObjectError;
 use crate::object_type::ObjectType;
+use crate::pod_rules;
 
 /// Checks the fields of `object`, and ignores unknown fields.
 pub(crate) fn check(
@@ -55,23 +56,10 @@ fn fits<T: DeserializeOwned>(object: &Value) -> Result<(), Misfit> {
     }
 }
 
-/// Checks the required fields that the types leave optional.
+/// Checks what the types leave open.
 fn contents(object_type: &ObjectType, object: &Value) -> Result<(), Misfit> {
-    if object_type.name != "pod" {
-        return Ok(());
+    match object_type.name {
+        "pod" => pod_rules::check(object).map_err(|misfit| (misfit.path, misfit.reason)),
+        _ => Ok(()),
     }
-    let containers = object["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    if containers.is_empty() {
-        return Err((
-            "spec.containers".to_owned(),
-            "empty; a pod needs at least one container".to_owned(),
-        ));
-    }
-    for (at, container) in containers.iter().enumerate() {
-        if container["name"].as_str().is_none_or(str::is_empty) {
-            let path = format!("spec.containers[{at}].name");
-            return Err((path, "missing; a container needs a name".to_owned()));
-        }
-    }
-    Ok(())
 }

@@ -28,7 +28,7 @@ fn pod(name: &str, node: &str, secrets: &[&str]) -> Object {
 fn spec_pod(name: &str, node: &str, mut spec: Value) -> Object {
     spec["nodeName"] = node.into();
     if spec["containers"].is_null() {
-        spec["containers"] = json!([{"name": "c"}]);
+        spec["containers"] = json!([{"name": "main"}]);
     }
     object("Pod", name, json!({ "spec": spec }))
 }

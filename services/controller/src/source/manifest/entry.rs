@@ -353,4 +353,25 @@ mod tests {
         assert_eq!(found[1].0, Some(3));
         assert!(found[3].1.starts_with("default/pod/p: spec.containers: "), "{found:?}");
     }
+    #[test]
+    fn a_container_name_twice_and_a_wrong_restart_policy_are_refused_with_their_line() {
+        let file = read(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n\
+             spec: {containers: [{name: a}], initContainers: [{name: a}]}\n\
+             ---\napiVersion: v1\nkind: Pod\nmetadata: {name: q}\n\
+             spec: {restartPolicy: always, containers: [{name: a}]}\n\
+             ---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n\
+             spec: {template: {spec: {restartPolicy: Never, containers: [{name: a}]}}}\n",
+        );
+        assert!(file.entries.is_empty());
+        let found: Vec<_> = file.findings.iter().map(|f| (f.line, f.text.as_str())).collect();
+        for (found, (line, text)) in found.iter().zip([
+            (1, "default/pod/p: spec.containers[0].name: "),
+            (6, "default/pod/q: spec.restartPolicy: \"always\" is none"),
+            (11, "Deployment \"d\": spec.template.spec.restartPolicy is \"Never\", want Always"),
+        ]) {
+            assert!(found.0 == Some(line) && found.1.starts_with(text), "{found:?}");
+        }
+        assert_eq!(found.len(), 3);
+    }
 }

@@ -67,6 +67,18 @@ pub(crate) enum WorkloadError {
     /// There is no pod template.
     #[error("{kind} {name:?}: it has no spec.template with containers")]
     NoTemplate { kind: String, name: String },
+    /// The pods would restart when they must not, or not when they must.
+    #[error(
+        "{kind} {name:?}: spec.template.spec.restartPolicy is {found}, want {wanted}: its pods \
+         {why}"
+    )]
+    RestartPolicy {
+        kind: String,
+        name: String,
+        found: String,
+        wanted: &'static str,
+        why: &'static str,
+    },
     /// The pods would be invalid.
     #[error("{kind} {name:?}: its pods would be invalid")]
     Template { kind: String, name: String, source: Box<ObjectError> },
@@ -146,6 +158,7 @@ impl Workload {
             kind,
             name,
         };
+        workload.check_restart_policy()?;
         workload.check_sample()?;
         Ok(Some(workload))
     }
@@ -275,6 +288,21 @@ impl Workload {
 
     fn claim_names(&self) -> impl Iterator<Item = &str> {
         self.claim_templates.iter().filter_map(|claim| claim["metadata"]["name"].as_str())
+    }
+
+    /// Checks the restart policy of the template, as an API server does for each kind.
+    fn check_restart_policy(&self) -> Result<(), WorkloadError> {
+        let policy = &self.template["spec"]["restartPolicy"];
+        let found = policy.as_str().unwrap_or_default();
+        let (wanted, why) = match self.scheme {
+            Scheme::Job if matches!(found, "OnFailure" | "Never") => return Ok(()),
+            Scheme::Job => ("OnFailure or Never", "run to completion"),
+            _ if matches!(found, "" | "Always") => return Ok(()),
+            _ => ("Always", "run until the workload changes"),
+        };
+        let found = if policy.is_null() { "missing".to_owned() } else { policy.to_string() };
+        let (kind, name) = (self.kind.clone(), self.name.clone());
+        Err(WorkloadError::RestartPolicy { kind, name, found, wanted, why })
     }
 
     /// Checks a pod and its claims as they would be made, so that a mistake in the template is

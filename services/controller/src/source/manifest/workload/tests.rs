@@ -11,6 +11,9 @@ fn workload(group: &str, kind: &str, spec: Value) -> Workload {
 fn read(group: &str, kind: &str, mut spec: Value) -> Result<Option<Workload>, WorkloadError> {
     if spec["template"].is_null() {
         spec["template"] = template("i:1");
+        if kind == "Job" {
+            spec["template"]["spec"]["restartPolicy"] = json!("Never");
+        }
     }
     let value = json!({"metadata": {"name": "web"}, "spec": spec});
     Workload::read(group, kind, "shop", &value)
@@ -74,7 +77,10 @@ fn a_changed_template_brings_new_names_where_a_cluster_draws_them() {
         [("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "DaemonSet"), ("batch", "Job")]
     {
         let old = names(&expand(&workload(group, kind, json!({"parallelism": 2}))));
-        let new = json!({"parallelism": 2, "template": template("i:2")});
+        let mut new = json!({"parallelism": 2, "template": template("i:2")});
+        if kind == "Job" {
+            new["template"]["spec"]["restartPolicy"] = json!("Never");
+        }
         let new = names(&expand(&workload(group, kind, new)));
         assert!(old.iter().all(|name| !new.contains(name)), "{kind}: {old:?} {new:?}");
     }
@@ -175,4 +181,30 @@ fn a_thousand_replicas_have_a_thousand_names() {
     let pods = expand(&workload("apps", "ReplicaSet", json!({"replicas": REPLICAS_MAX})));
     let distinct: BTreeSet<String> = names(&pods).into_iter().collect();
     assert_eq!(distinct.len() as u64, REPLICAS_MAX);
+}
+
+#[test]
+fn a_restart_policy_that_the_kind_does_not_allow_is_refused() {
+    let with_policy = |group: &str, kind: &str, policy: Value| {
+        let mut template = template("i:1");
+        template["spec"]["restartPolicy"] = policy;
+        read(group, kind, json!({ "template": template })).err().map(|error| error.to_string())
+    };
+    for policy in [json!(null), json!("Always")] {
+        assert_eq!(with_policy("apps", "Deployment", policy.clone()), None);
+        let refused = with_policy("batch", "Job", policy).expect("its pods would never complete");
+        assert!(refused.contains("want OnFailure or Never"), "{refused}");
+    }
+    for policy in ["OnFailure", "Never"] {
+        assert_eq!(with_policy("batch", "Job", json!(policy)), None);
+        for kind in ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"] {
+            assert_eq!(
+                with_policy("apps", kind, json!(policy)),
+                Some(format!(
+                    "{kind} \"web\": spec.template.spec.restartPolicy is \"{policy}\", want \
+                     Always: its pods run until the workload changes"
+                ))
+            );
+        }
+    }
 }
