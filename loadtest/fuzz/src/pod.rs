@@ -7,6 +7,9 @@ use headwater_event::{NodeName, ResourceKey};
 /// What parts the pod from the ConfigMap `c`, and that from the Secret `s`.
 const NEXT_OBJECT: u8 = 0x1e;
 
+/// What one container receives at most: Linux gives arguments and environment a quarter of the stack.
+const PROCESS_BYTES_MAX: usize = 2 << 20;
+
 /// A pod's JSON, and objects of the names `c` and `s` that it may name.
 pub fn pod(bytes: &[u8]) {
     let keys = ["ns/pod/p", "ns/configmap/c", "ns/secret/s", "ns/persistentvolumeclaim/v"];
@@ -24,6 +27,9 @@ pub fn pod(bytes: &[u8]) {
     for pod in pods {
         let started = pod.launches.values().flatten();
         for launch in started {
+            let env = launch.env.iter().map(|(name, value)| name.len() + value.len() + 2);
+            let bytes: usize = env.chain(launch.argv.iter().map(|word| word.len() + 1)).sum();
+            assert!(bytes <= PROCESS_BYTES_MAX, "a process of {bytes} bytes of arguments");
             for (name, value) in &launch.env {
                 assert!(!name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0'));
             }

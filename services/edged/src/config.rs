@@ -31,7 +31,8 @@ impl EdgedConfig {
     /// A configuration with default settings and the loopback address.
     pub fn new(node: NodeName, edge_socket: PathBuf, dir: PathBuf, runtime: RuntimeKind) -> Self {
         let node_address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let (settings, metrics) = (Settings::default(), EdgedCounts::default());
+        let settings = Settings { pods_max: runtime.pods_max(), ..Settings::default() };
+        let metrics = EdgedCounts::default();
         Self { node, edge_socket, dir, runtime, node_address, settings, metrics }
     }
 }
@@ -47,6 +48,16 @@ pub enum RuntimeKind {
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
+}
+
+impl RuntimeKind {
+    /// The number of pods that a node with this runtime has room for, by default.
+    fn pods_max(&self) -> u32 {
+        match self {
+            Self::Process(_) => PODS_MAX,
+            Self::Hollow => HOLLOW_PODS_MAX,
+        }
+    }
 }
 
 /// The configuration of the process runtime.
@@ -87,7 +98,7 @@ pub struct Settings {
     pub reconnect_cap: Duration,
     /// The time that one request to the edge may take.
     pub request_timeout: Duration,
-    /// The number of pods that the node has room for.
+    /// The number of pods that the node has room for. More of them fail.
     pub pods_max: u32,
     /// A log file is rotated at this size.
     pub log_bytes_max: u64,
@@ -119,6 +130,8 @@ const RECONNECT_CAP: Duration = Duration::from_secs(2);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// As a kubelet's maxPods.
 const PODS_MAX: u32 = 110;
+/// A hollow pod is a value in memory, and a load test brings thousands to one node.
+const HOLLOW_PODS_MAX: u32 = 10_000;
 /// As a kubelet's containerLogMaxSize.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 /// As a kubelet's containerLogMaxFiles.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+mod argument_space;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
 pub mod volume;

@@ -12,12 +12,16 @@
 //! stream once, absence has no meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_proto::local::{self, WatchEvent, watch_event::Kind};
 use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use crate::pod::{InvalidPodUid, PodUid};
+use crate::pod_fields::{Column, PodFindings, inspect};
 
 pub(crate) mod change_traces;
 pub(crate) mod compressed_object;
@@ -33,12 +37,16 @@ pub(crate) struct DesiredPod {
     pub(crate) uid: PodUid,
     /// The object.
     pub(crate) pod: CompressedObject<Pod>,
+    /// What the runtime does not do for it.
+    pub(crate) findings: Arc<PodFindings>,
 }
 
 /// The desired state of one node.
 #[derive(Debug)]
 pub(crate) struct DesiredState {
     node: NodeName,
+    /// The fields that the node's runtime honours.
+    column: Column,
     pods: BTreeMap<ResourceKey, DesiredPod>,
     objects: Objects,
     listed: Option<BTreeSet<ResourceKey>>,
@@ -89,9 +97,10 @@ pub(crate) enum DesiredError {
 
 impl DesiredState {
     /// An empty state in which absence has no meaning.
-    pub(crate) fn new(node: NodeName) -> Self {
+    pub(crate) fn new(node: NodeName, column: Column) -> Self {
         Self {
             node,
+            column,
             pods: BTreeMap::new(),
             objects: Objects::default(),
             listed: None,
@@ -159,7 +168,9 @@ impl DesiredState {
         if key.kind() != "pod" {
             return self.objects.insert(&key, &object.object).map_err(malformed);
         }
-        let mut pod: Pod = serde_json::from_slice(&object.object).map_err(malformed)?;
+        // A field of a later API is in the JSON only.
+        let json: Value = serde_json::from_slice(&object.object).map_err(malformed)?;
+        let mut pod = Pod::deserialize(&json).map_err(malformed)?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         if node.is_some_and(|node| node != self.node.as_str()) {
             self.pods.remove(&key);
@@ -176,7 +187,8 @@ impl DesiredState {
         pod.metadata.managed_fields = None;
         pod.status = None;
         let pod = CompressedObject::encode(&pod).map_err(malformed)?;
-        self.pods.insert(key, DesiredPod { uid, pod });
+        let findings = Arc::new(inspect(self.column, &json));
+        self.pods.insert(key, DesiredPod { uid, pod, findings });
         Ok(())
     }
 

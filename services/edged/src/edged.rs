@@ -137,12 +137,14 @@ impl Edged {
             let (node, pods_max) = (node.clone(), settings.pods_max);
             move || NodeFacts::gather(node.clone(), node_address, pods_max, version.clone())
         };
+        let allocatable = gather().allocatable();
         let (resend, stop) = (resend_node.clone(), cancel.clone());
         tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
         let logs = ContainerLogs(runtime.clone());
         let dependencies = WorkerDependencies {
             node,
             address: node_address,
+            allocatable,
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
             reporter: PodReporter::start(edge.clone(), &settings, metrics.clone()),

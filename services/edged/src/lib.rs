@@ -18,8 +18,9 @@
 //! | [`pod`] | a pod's identity, its record, facts of its spec | |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
 //! | `backoff` | waits that double | |
+//! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
-//! | `desired` | the desired state, folded from the edge's watch | `pod` |
+//! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
 //! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics`, `backoff` |
@@ -38,6 +39,7 @@ pub mod edged;
 pub mod metrics;
 mod node;
 pub mod pod;
+pub mod pod_fields;
 pub mod preview;
 pub mod runtime;
 mod worker;

@@ -11,12 +11,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
-use crate::container::downward_api::FieldSource;
+use crate::container::downward_api::{Allocatable, FieldSource};
 use crate::container::volume::Volume;
 use crate::container::volume_content;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::desired::{DesiredPod, DesiredState};
 use crate::pod::{self, PodRecord};
+use crate::pod_fields::Column;
 use crate::runtime::PodState;
 use crate::worker::plan::{Containers, Fate, FinalStep, Plan, PodFacts, Sandbox, plan};
 use crate::worker::status::{self, StatusFacts};
@@ -41,7 +42,7 @@ pub struct Preview {
 
 /// Previews `objects` on `node`. Also returns why objects cannot be decoded.
 pub fn preview(node: &NodeName, objects: &[(ResourceKey, Bytes)]) -> (Vec<Preview>, Vec<String>) {
-    let mut desired = DesiredState::new(node.clone());
+    let mut desired = DesiredState::new(node.clone(), Column::Process);
     let mut refused = Vec::new();
     for (key, object) in objects {
         let object = local::Object {
@@ -69,8 +70,13 @@ fn of_pod(
 ) -> Preview {
     let spec = &seen.pod.decode();
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let fields =
-        FieldSource { pod: spec, node: node.as_str(), node_address: address, pod_address: address };
+    let fields = FieldSource {
+        pod: spec,
+        node: node.as_str(),
+        node_address: address,
+        pod_address: address,
+        allocatable: Allocatable::default(),
+    };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)
         .map(|container| {
             let base = BTreeMap::new();
@@ -95,6 +101,7 @@ fn of_pod(
         waiting: &first.waiting,
         ended: None,
         fail_reason: None,
+        notes: seen.findings.notes(),
         start_time: time,
         node_address: address,
         before: None,

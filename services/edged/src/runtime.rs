@@ -26,6 +26,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
+use crate::pod_fields::Column;
 
 mod error;
 pub(crate) mod hollow;
@@ -49,6 +50,9 @@ pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};
 pub trait Runtime: Send + Sync + 'static {
     /// What this runtime can do. It does not change while the runtime is open.
     fn features(&self) -> Features;
+
+    /// The fields of a pod that this runtime honours: its column of the table.
+    fn fields(&self) -> Column;
 
     /// Checks whether the runtime can run this container at all. By default it can.
     ///

@@ -13,12 +13,14 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor` | the steps, carried out |
-//! | `container_tracker`, `image_tracker`, `crash_loop` | facts that the runtime does not know |
+//! | `container_tracker`, `image_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
@@ -29,6 +31,7 @@ use crate::container::volume::Volume;
 use crate::desired::compressed_object::CompressedObject;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
+use headwater_telemetry::error_chain;
 
 mod container_tracker;
 mod crash_loop;
@@ -40,14 +43,19 @@ mod observation;
 pub mod plan;
 mod probe;
 mod report;
+mod setup_failure;
 mod signal;
 pub(crate) mod status;
+mod warnings;
 
 use container_tracker::ContainerTracker;
 pub(crate) use dependencies::{Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
+use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
+use setup_failure::SetupFailure;
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
+use warnings::Warnings;
 
 /// The worker of one pod.
 pub(crate) struct Worker {
@@ -67,11 +75,14 @@ pub(crate) struct Worker {
     volumes_written: bool,
     /// What is missing for the content of the volumes.
     missing: Option<WaitReason>,
-    /// Containers that cannot be launched, and why. The launch of a container is decided again when
-    /// it starts: an environment is large, and needed once.
+    /// Containers that cannot be launched, and why, as far as this is known before a launch.
     refused: BTreeMap<String, WaitReason>,
-    /// Why volumes or sandbox could not be set up, and the time of the next attempt.
-    setup_error: Option<(WaitReason, Instant)>,
+    /// Containers whose last launch was refused. Environments are large, and expanded only when a
+    /// container starts.
+    launch_errors: BTreeMap<String, LaunchError>,
+    /// Why volumes or sandbox could not be set up.
+    setup: Option<Box<SetupFailure>>,
+    warnings: Warnings,
     /// The time at which a step that failed is tried again.
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
@@ -85,6 +96,8 @@ pub(crate) struct Worker {
     /// The trace context of the pod's last change, or of the last step that followed from it.
     trace: Option<String>,
     count: PodCount,
+    /// Shared with the supervisor: the pod has ended, and leaves its room to others.
+    has_ended: Arc<AtomicBool>,
 }
 
 /// Why a worker works.
@@ -104,11 +117,13 @@ impl Worker {
         mut assignments: watch::Receiver<Assignment>,
         signals: Signals,
         inbox: mpsc::Receiver<Box<Signal>>,
+        has_ended: Arc<AtomicBool>,
     ) -> Self {
         let assignment = assignments.borrow_and_update().clone();
         let reported = shared.store.status(&record.uid);
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
+        let is_refused = !assignment.is_admitted;
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -124,15 +139,19 @@ impl Worker {
             volumes_written: false,
             missing: None,
             refused: BTreeMap::new(),
-            setup_error: None,
+            launch_errors: BTreeMap::new(),
+            setup: None,
+            warnings: Warnings::default(),
             retry_at: None,
             end_since: None,
-            ended: None,
-            fail_reason: None,
+            // A pod that is not admitted has failed before anything of it runs.
+            ended: is_refused.then_some(Outcome::Failed),
+            fail_reason: is_refused.then_some(FailReason::OutOfPods),
             reported,
             has_reported: false,
             trace,
             count,
+            has_ended,
         }
     }
 
@@ -167,6 +186,7 @@ impl Worker {
                 self.write_volumes().await;
             }
             let plan = self.plan(&pod, &state, fate, now);
+            self.has_ended.store(self.ended.is_some(), Ordering::Relaxed);
             self.report(&pod, &state, fate, &plan).await;
             self.retry_at = None;
             let mut has_changed = false;
@@ -182,7 +202,7 @@ impl Worker {
             }
             let resync = now + self.shared.settings.resync;
             // A time in the past was not tried again: the pod is about to end, or has ended.
-            let setup_at = self.setup_error.as_ref().map(|(_, at)| *at).filter(|at| *at > now);
+            let setup_at = self.setup.as_ref().map(|setup| setup.retry_at()).filter(|at| *at > now);
             let wake_at = [plan.wake_at, self.retry_at, setup_at];
             return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
@@ -245,7 +265,7 @@ impl Worker {
             }
             Signal::Pull { container, result } => {
                 if let Err(error) = &result {
-                    tracing::warn!(pod = %key, container, %error, "an image was not pulled");
+                    self.warn(Some(&container), "an image was not pulled", &error_chain(error));
                 }
                 if let Some(images) = &mut self.images {
                     images.end_pull(&container, result, now);

@@ -18,6 +18,17 @@ pub(crate) struct FieldSource<'a> {
     pub(crate) node_address: IpAddr,
     /// The pod's address: the node's, unless the runtime gives the pod its own.
     pub(crate) pod_address: IpAddr,
+    /// What the node has for its pods.
+    pub(crate) allocatable: Allocatable,
+}
+
+/// What a node has for its pods: the limit of a container that has none of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allocatable {
+    /// Processors.
+    pub(crate) cpus: usize,
+    /// Memory in bytes.
+    pub(crate) memory_bytes: u64,
 }
 
 impl FieldSource<'_> {
@@ -71,18 +82,19 @@ fn lines(entries: Option<&std::collections::BTreeMap<String, String>>) -> String
     lines.join("\n")
 }
 
-/// A container's resource in units of the divisor, rounded up. A limit that is not set is zero:
-/// the node enforces none.
+/// A container's resource in units of the divisor, rounded up. As a kubelet decides it, a limit that
+/// is not set is what the node has, and a request that is not set is the limit of the container, else
+/// zero.
 ///
 /// # Errors
 /// There is no such resource or container.
 pub(crate) fn resource(
-    pod: &Pod,
+    fields: &FieldSource<'_>,
     selector: &ResourceFieldSelector,
     own: Option<&Container>,
 ) -> Result<String, String> {
     let container = match &selector.container_name {
-        Some(name) => all_containers(pod)
+        Some(name) => all_containers(fields.pod)
             .find(|c| c.name == *name)
             .ok_or_else(|| format!("resourceFieldRef names no container: {name:?}"))?,
         None => own.ok_or("resourceFieldRef names no container")?,
@@ -90,17 +102,28 @@ pub(crate) fn resource(
     let wanted = || format!("resourceFieldRef {:?} is not supported", selector.resource);
     let (set, name) = selector.resource.split_once('.').ok_or_else(wanted)?;
     let resources = container.resources.as_ref();
-    let set = match set {
-        "limits" => resources.and_then(|r| r.limits.as_ref()),
-        "requests" => resources.and_then(|r| r.requests.as_ref()),
+    let limit = || resources.and_then(|resources| resources.limits.as_ref()?.get(name));
+    let request = || resources.and_then(|resources| resources.requests.as_ref()?.get(name));
+    let amount = match set {
+        "limits" => limit().map_or_else(|| fields.allocatable.amount(name), number)?,
+        "requests" => request().or_else(limit).map_or(Ok(0.0), number)?,
         _ => return Err(wanted()),
     };
-    let Some(amount) = set.and_then(|set| set.get(name)) else { return Ok("0".to_owned()) };
-    let amount = number(amount)?;
     // As in Kubernetes, a divisor of 0 is the default, 1.
     let divisor = selector.divisor.as_ref().map_or(Ok(1.0), number)?;
     let divisor = if divisor == 0.0 { 1.0 } else { divisor };
     Ok(format!("{:.0}", (amount / divisor).ceil()))
+}
+
+impl Allocatable {
+    /// How much of a resource there is; none of a resource that the node does not report.
+    fn amount(self, resource: &str) -> Result<f64, String> {
+        match resource {
+            "cpu" => number(&Quantity(self.cpus.to_string())),
+            "memory" => number(&Quantity(self.memory_bytes.to_string())),
+            _ => Ok(0.0),
+        }
+    }
 }
 
 /// A quantity as a number: `500m`, `64Mi`, `1e3`.

@@ -1,23 +1,55 @@
 //! Decides a container's environment, command, arguments and mounts from its spec and the objects.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret};
 
+use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
 use crate::container::downward_api::{self, FieldSource};
 use crate::container::{LaunchSpec, Mount, WaitReason};
 use crate::desired::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
 
-/// The longest argument or variable of a process, with its final zero: Linux's `MAX_ARG_STRLEN`, 32
-/// pages. References to references can double the text each time: this bounds the result.
-const TEXT_BYTES_MAX: usize = 128 << 10;
+/// The longest path that Linux takes, with its final zero: `PATH_MAX`.
+const PATH_BYTES_MAX: usize = 4 << 10;
+
+/// The value of a variable.
+enum VariableValue<'a> {
+    /// This text, in which `$(NAME)` refers to variables before.
+    Expression(&'a str),
+    /// This text.
+    Text(&'a str),
+}
+
+/// Checks that the container can be launched, as far as this is known without its environment: every
+/// object and key is there, and every field is valid. It makes no copies, so that it may run at every
+/// change of an object.
+///
+/// # Errors
+/// Names the object or key that is missing, or the field that is invalid.
+pub(crate) fn check(
+    container: &Container,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<(), WaitReason> {
+    let mut space = ArgumentSpace::new();
+    let checked = check_container(container).and_then(|()| {
+        definitions(container, fields, objects, &mut space, &mut |_, name, value| {
+            let (VariableValue::Expression(text) | VariableValue::Text(text)) = value;
+            check_variable(name, text)
+        })?;
+        mounts(fields.pod, container, None).map(drop)
+    });
+    checked.map_err(config_error)
+}
 
 /// Decides how the container is launched.
 ///
 /// `base` is the environment that the runtime gives every container. The pod may override its
-/// variables, and `$(NAME)` may refer to them.
+/// variables, and `$(NAME)` may refer to them. Arguments and environment are bounded while they are
+/// expanded: references to references can double the text each time.
 ///
 /// # Errors
 /// Names the object or key that is missing, or the field that is invalid.
@@ -27,23 +59,11 @@ pub(crate) fn launch(
     fields: &FieldSource<'_>,
     objects: &Objects,
 ) -> Result<LaunchSpec, WaitReason> {
-    let env = environment(container, base, fields, objects).map_err(config_error)?;
-    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    let argv: Result<Vec<String>, String> = words.map(|word| expand(word, &env)).collect();
-    let argv = argv.map_err(config_error)?;
-    if let Some(word) = argv.iter().position(|word| word.contains('\0')) {
-        return Err(config_error(format!("word {word} of the command contains a zero byte")));
-    }
-    if !is_plain_name(&container.name) {
-        return Err(config_error(format!(
-            "container name {:?} is not a DNS label",
-            container.name
-        )));
-    }
-    let mounts = mounts(fields.pod, container, &env).map_err(config_error)?;
-    if let Some(dir) = container.working_dir.as_deref().filter(|dir| !stays_inside(dir)) {
-        return Err(config_error(format!("workingDir {dir:?} leaves the container's root")));
-    }
+    check_container(container).map_err(config_error)?;
+    let mut space = ArgumentSpace::new();
+    let env = environment(container, base, fields, objects, &mut space).map_err(config_error)?;
+    let argv = arguments(container, &env, &mut space).map_err(config_error)?;
+    let mounts = mounts(fields.pod, container, Some(&env)).map_err(config_error)?;
     Ok(LaunchSpec {
         container: container.name.clone(),
         image: container.image.clone(),
@@ -55,21 +75,108 @@ pub(crate) fn launch(
     })
 }
 
+/// Checks the fields of the container that refer to nothing.
+fn check_container(container: &Container) -> Result<(), String> {
+    if let Some(word) = words(container).position(|word| word.contains('\0')) {
+        return Err(format!("word {word} of the command contains a zero byte"));
+    }
+    if !is_plain_name(&container.name) {
+        return Err(format!("container name {:?} is not a DNS label", container.name));
+    }
+    match container.working_dir.as_deref().filter(|dir| !stays_inside(dir)) {
+        Some(dir) => Err(format!("workingDir {dir:?} leaves the container's root")),
+        None => Ok(()),
+    }
+}
+
+/// Command and arguments, as the pod has them.
+fn words(container: &Container) -> impl Iterator<Item = &String> {
+    container.command.iter().flatten().chain(container.args.iter().flatten())
+}
+
+fn arguments(
+    container: &Container,
+    env: &BTreeMap<String, String>,
+    space: &mut ArgumentSpace,
+) -> Result<Vec<String>, String> {
+    let mut arguments = Vec::new();
+    for (at, word) in words(container).enumerate() {
+        let argument = expand(word, env, TEXT_BYTES_MAX)
+            .and_then(|argument| space.take(argument.len()).map(|()| argument));
+        arguments.push(argument.map_err(|why| format!("word {at} of the command: {why}"))?);
+    }
+    Ok(arguments)
+}
+
 fn environment(
     container: &Container,
     base: &BTreeMap<String, String>,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    space: &mut ArgumentSpace,
 ) -> Result<BTreeMap<String, String>, String> {
+    let mut env = BTreeMap::new();
+    for (name, value) in base {
+        insert(&mut env, space, name, value.clone())?;
+    }
+    definitions(container, fields, objects, space, &mut |space, name, value| {
+        let value = match value {
+            VariableValue::Expression(text) => expand(text, &env, TEXT_BYTES_MAX)
+                .map_err(|why| format!("environment variable {name:?}: {why}"))?,
+            VariableValue::Text(text) => text.to_owned(),
+        };
+        check_variable(name, &value)?;
+        insert(&mut env, space, name, value)
+    })?;
+    Ok(env)
+}
+
+/// Sets a variable, if there is space for it.
+fn insert(
+    env: &mut BTreeMap<String, String>,
+    space: &mut ArgumentSpace,
+    name: &str,
+    value: String,
+) -> Result<(), String> {
+    let bytes = |value: &String| name.len() + "=".len() + value.len();
+    if let Some(replaced) = env.get(name) {
+        space.give_back(bytes(replaced));
+    }
+    space.take(bytes(&value)).map_err(|why| format!("environment variable {name:?}: {why}"))?;
+    env.insert(name.to_owned(), value);
+    Ok(())
+}
+
+fn check_variable(name: &str, value: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+        return Err(format!("environment variable {name:?} cannot be set"));
+    }
+    Ok(())
+}
+
+/// Calls `define` for every variable of the container, in order. A variable of an optional reference
+/// that names nothing is left out.
+fn definitions(
+    container: &Container,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+    space: &mut ArgumentSpace,
+    define: &mut dyn FnMut(&mut ArgumentSpace, &str, VariableValue<'_>) -> Result<(), String>,
+) -> Result<(), String> {
     let namespace = namespace(fields.pod);
-    let mut env = base.clone();
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
+        let mut define_key = |space: &mut ArgumentSpace, key: &str, text: &str| {
+            space.define(prefix.len() + key.len() + text.len())?;
+            define(space, &format!("{prefix}{key}"), VariableValue::Text(text))
+        };
         if let Some(reference) = &source.config_map_ref {
             match objects.config_map(namespace, &reference.name) {
-                Some(map) => env.extend(
-                    map.data.iter().flatten().map(|(k, v)| (format!("{prefix}{k}"), v.clone())),
-                ),
+                Some(map) => {
+                    for (key, text) in map.data.iter().flatten() {
+                        define_key(space, key, text)?;
+                    }
+                }
                 None if reference.optional == Some(true) => {}
                 None => return Err(format!("configmap \"{}\" not found", reference.name)),
             }
@@ -77,12 +184,12 @@ fn environment(
         if let Some(reference) = &source.secret_ref {
             match objects.secret(namespace, &reference.name) {
                 Some(secret) => {
-                    let data = secret.data.iter().flatten();
-                    env.extend(data.map(|(k, v)| {
-                        (format!("{prefix}{k}"), String::from_utf8_lossy(&v.0).into_owned())
-                    }));
-                    let text = secret.string_data.iter().flatten();
-                    env.extend(text.map(|(k, v)| (format!("{prefix}{k}"), v.clone())));
+                    for (key, bytes) in secret.data.iter().flatten() {
+                        define_key(space, key, secret_text(&reference.name, key, &bytes.0)?)?;
+                    }
+                    for (key, text) in secret.string_data.iter().flatten() {
+                        define_key(space, key, text)?;
+                    }
                 }
                 None if reference.optional == Some(true) => {}
                 None => return Err(format!("secret \"{}\" not found", reference.name)),
@@ -90,67 +197,92 @@ fn environment(
         }
     }
     for variable in container.env.iter().flatten() {
-        if let Some(value) = value(variable, container, &env, fields, objects)? {
-            env.insert(variable.name.clone(), value);
+        let name = &variable.name;
+        let mut define = |value: VariableValue<'_>| {
+            let (VariableValue::Expression(text) | VariableValue::Text(text)) = value;
+            space.define(name.len() + text.len())?;
+            define(space, name, value)
+        };
+        match &variable.value_from {
+            None => {
+                let text = variable.value.as_deref().unwrap_or_default();
+                define(VariableValue::Expression(text))?;
+            }
+            Some(_) => {
+                if let Some(text) = referred_value(variable, container, fields, objects)? {
+                    define(VariableValue::Text(&text))?;
+                }
+            }
         }
     }
-    match env.iter().find(|(k, v)| k.is_empty() || k.contains(['=', '\0']) || v.contains('\0')) {
-        Some((name, _)) => Err(format!("environment variable {name:?} cannot be set")),
-        None => Ok(env),
-    }
+    Ok(())
 }
 
-/// The variable's value; `None` if an optional reference names something that does not exist.
-fn value(
+/// The value that the variable refers to; `None` if an optional reference names something that does
+/// not exist.
+fn referred_value<'o>(
     variable: &EnvVar,
     container: &Container,
-    env: &BTreeMap<String, String>,
     fields: &FieldSource<'_>,
-    objects: &Objects,
-) -> Result<Option<String>, String> {
-    let Some(from) = &variable.value_from else {
-        let text = variable.value.as_deref().unwrap_or_default();
-        let value = expand(text, env);
-        return value
-            .map(Some)
-            .map_err(|why| format!("environment variable {:?}: {why}", variable.name));
-    };
+    objects: &'o Objects,
+) -> Result<Option<Cow<'o, str>>, String> {
+    let Some(from) = &variable.value_from else { return Ok(None) };
     let namespace = namespace(fields.pod);
     if let Some(reference) = &from.config_map_key_ref {
         let name = &reference.name;
         let map = objects.config_map(namespace, name);
-        let value = map.and_then(|map| map.data.as_ref()?.get(&reference.key).cloned());
+        let value = map.and_then(|map| map.data.as_ref()?.get(&reference.key));
+        let value = value.map(String::as_str);
         return found(value, map.is_some(), reference.optional, "configmap", name, &reference.key);
     }
     if let Some(reference) = &from.secret_key_ref {
         let name = &reference.name;
         let secret = objects.secret(namespace, name);
-        let value = secret.and_then(|secret| {
-            let data = secret.data.as_ref().and_then(|data| data.get(&reference.key));
-            let text = secret.string_data.as_ref().and_then(|text| text.get(&reference.key));
-            text.cloned().or_else(|| Some(String::from_utf8_lossy(&data?.0).into_owned()))
-        });
+        let value = secret.and_then(|secret| secret_value(secret, name, &reference.key));
+        let value = value.transpose()?;
         return found(value, secret.is_some(), reference.optional, "secret", name, &reference.key);
     }
     if let Some(reference) = &from.field_ref {
-        return fields.field(&reference.field_path).map(Some);
+        return fields.field(&reference.field_path).map(|text| Some(text.into()));
     }
     if let Some(reference) = &from.resource_field_ref {
-        return downward_api::resource(fields.pod, reference, Some(container)).map(Some);
+        return downward_api::resource(fields, reference, Some(container))
+            .map(|text| Some(text.into()));
     }
     Ok(None)
 }
 
-fn found(
-    value: Option<String>,
+fn secret_value<'o>(secret: &'o Secret, name: &str, key: &str) -> Option<Result<&'o str, String>> {
+    if let Some(text) = secret.string_data.as_ref().and_then(|text| text.get(key)) {
+        return Some(Ok(text));
+    }
+    let bytes = secret.data.as_ref()?.get(key)?;
+    Some(secret_text(name, key, &bytes.0))
+}
+
+/// A Secret's value as a variable has it.
+///
+/// # Errors
+/// It is not text. The container would receive another value than the Secret has.
+fn secret_text<'o>(name: &str, key: &str, bytes: &'o [u8]) -> Result<&'o str, String> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        format!(
+            "key {key} in secret \"{name}\" is not UTF-8, and no variable can have it: mount the \
+             secret as a volume"
+        )
+    })
+}
+
+fn found<'o>(
+    value: Option<&'o str>,
     object_exists: bool,
     optional: Option<bool>,
     kind: &str,
     name: &str,
     key: &str,
-) -> Result<Option<String>, String> {
+) -> Result<Option<Cow<'o, str>>, String> {
     match value {
-        Some(value) => Ok(Some(value)),
+        Some(value) => Ok(Some(value.into())),
         None if optional == Some(true) => Ok(None),
         None if object_exists => Err(format!("couldn't find key {key} in {kind} \"{name}\"")),
         None => Err(format!("{kind} \"{name}\" not found")),
@@ -160,8 +292,8 @@ fn found(
 /// Replaces `$(NAME)` by the variable's value. An unknown name stays as written; `$$` is `$`.
 ///
 /// # Errors
-/// The result is longer than a process can receive.
-fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> {
+/// The result would have `bytes_max` bytes or more.
+fn expand(text: &str, env: &BTreeMap<String, String>, bytes_max: usize) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -175,7 +307,7 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> 
                 Some(value) => expanded.push_str(value),
                 None => expanded.extend(["$(", name, ")"]),
             }
-            if expanded.len() >= TEXT_BYTES_MAX {
+            if expanded.len() >= bytes_max {
                 break;
             }
             rest = after;
@@ -184,18 +316,14 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> 
         }
     }
     expanded.push_str(rest);
-    if expanded.len() >= TEXT_BYTES_MAX {
-        return Err(format!(
-            "it expands to {TEXT_BYTES_MAX} bytes or more, which no process can receive"
-        ));
-    }
-    Ok(expanded)
+    if expanded.len() >= bytes_max { Err(too_long(bytes_max)) } else { Ok(expanded) }
 }
 
+/// The mounts of the container. Without an environment, expressions are not expanded.
 fn mounts(
     pod: &Pod,
     container: &Container,
-    env: &BTreeMap<String, String>,
+    env: Option<&BTreeMap<String, String>>,
 ) -> Result<Vec<Mount>, String> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let mut mounts = Vec::new();
@@ -203,10 +331,13 @@ fn mounts(
         if !volumes.iter().any(|volume| volume.name == mount.name) {
             return Err(format!("volumeMount {:?} names no volume of the pod", mount.name));
         }
-        let sub_path = match (&mount.sub_path, &mount.sub_path_expr) {
-            (Some(path), _) => Some(path.clone()),
-            (None, Some(expression)) => Some(expand(expression, env)?),
-            (None, None) => None,
+        let sub_path = match (&mount.sub_path, &mount.sub_path_expr, env) {
+            (Some(path), _, _) => Some(path.clone()),
+            (None, Some(expression), Some(env)) => {
+                let path = expand(expression, env, PATH_BYTES_MAX);
+                Some(path.map_err(|why| format!("subPathExpr of {:?}: {why}", mount.name))?)
+            }
+            (None, _, _) => None,
         };
         let sub_path = sub_path.filter(|path| !path.is_empty());
         let inside =

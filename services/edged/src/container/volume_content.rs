@@ -2,15 +2,13 @@
 //!
 //! Pure: it decides which files have which content. The runtime writes them to a disk.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::Volume as VolumeSpec;
 
 use super::WaitReason;
 use super::downward_api::FieldSource;
 use super::volume::{Volume, VolumeContent};
 use super::volume_files::{
-    MODE_DEFAULT, add_config_map, add_fields, add_projected, add_secret, mode,
+    Files, MODE_DEFAULT, POD_BYTES_MAX, add_config_map, add_fields, add_projected, add_secret, mode,
 };
 use crate::desired::objects::Objects;
 use crate::pod::{is_plain_name, namespace};
@@ -18,26 +16,29 @@ use crate::pod::{is_plain_name, namespace};
 /// Resolves the content of all volumes of the pod.
 ///
 /// # Errors
-/// Names the object or key that is missing.
+/// Names the object or key that is missing, or the volume that is one too many.
 pub(crate) fn resolve(
     fields: &FieldSource<'_>,
     objects: &Objects,
 ) -> Result<Vec<Volume>, WaitReason> {
     let volumes = fields.pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
-    volumes.unwrap_or_default().iter().map(|spec| resolve_one(spec, fields, objects)).collect()
+    let mut left = POD_BYTES_MAX;
+    let volumes = volumes.unwrap_or_default().iter();
+    volumes.map(|spec| resolve_one(spec, fields, objects, &mut left)).collect()
 }
 
 fn resolve_one(
     spec: &VolumeSpec,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    left: &mut usize,
 ) -> Result<Volume, WaitReason> {
     if !is_plain_name(&spec.name) {
         return Err(setup_failure(&spec.name, "the name is not a DNS label"));
     }
     let namespace = namespace(fields.pod);
-    let content =
-        content(spec, namespace, fields, objects).map_err(|why| setup_failure(&spec.name, &why))?;
+    let content = content(spec, namespace, fields, objects, left)
+        .map_err(|why| setup_failure(&spec.name, &why))?;
     Ok(Volume { name: spec.name.clone(), content })
 }
 
@@ -46,8 +47,9 @@ fn content(
     namespace: &str,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    left: &mut usize,
 ) -> Result<VolumeContent, String> {
-    let mut files = BTreeMap::new();
+    let mut files = Files::new(left);
     if let Some(source) = &spec.config_map {
         let map = objects.config_map(namespace, &source.name);
         let optional = source.optional.unwrap_or(false);
@@ -74,7 +76,7 @@ fn content(
     } else {
         return Ok(VolumeContent::Unsupported { kind: kind_of(spec) });
     }
-    Ok(VolumeContent::Files(files))
+    Ok(VolumeContent::Files(files.into_files()))
 }
 
 /// The content of a claim: the host path of its volume if the volume has one, else a directory of

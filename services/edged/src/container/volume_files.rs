@@ -15,12 +15,42 @@ pub(super) const MODE_DEFAULT: u32 = 0o644;
 /// Only permission bits count.
 const MODE_MASK: u32 = 0o777;
 
-/// Files by their path in the volume.
-type Files = BTreeMap<String, VolumeFile>;
+/// The files of all volumes of a pod together: twenty objects of the largest size. A worker keeps
+/// them in memory, and a small pod can name one large object in many volumes.
+pub(super) const POD_BYTES_MAX: usize = 32 << 20;
+
+/// The files of one volume, by their path in it.
+#[derive(Debug)]
+pub(super) struct Files<'a> {
+    files: BTreeMap<String, VolumeFile>,
+    /// Bytes that the pod's volumes may still have.
+    left: &'a mut usize,
+}
+
+impl<'a> Files<'a> {
+    /// No files.
+    pub(super) fn new(left: &'a mut usize) -> Self {
+        Self { files: BTreeMap::new(), left }
+    }
+
+    /// The files.
+    pub(super) fn into_files(self) -> BTreeMap<String, VolumeFile> {
+        self.files
+    }
+
+    fn insert(&mut self, path: &str, bytes: &[u8], mode: u32) -> Result<(), String> {
+        let left = self.left.checked_sub(path.len() + bytes.len());
+        *self.left = left.ok_or_else(|| {
+            format!("the files of the pod's volumes have more than {POD_BYTES_MAX} bytes")
+        })?;
+        self.files.insert(path.to_owned(), VolumeFile { bytes: bytes.to_vec(), mode });
+        Ok(())
+    }
+}
 
 /// Adds the files of a ConfigMap.
 pub(super) fn add_config_map(
-    files: &mut Files,
+    files: &mut Files<'_>,
     map: Option<&ConfigMap>,
     name: &str,
     items: Option<&[KeyToPath]>,
@@ -32,13 +62,13 @@ pub(super) fn add_config_map(
     };
     let text = map.data.iter().flatten().map(|(key, text)| (key.as_str(), text.as_bytes()));
     let binary = map.binary_data.iter().flatten().map(|(key, b)| (key.as_str(), b.0.as_slice()));
-    add_keys(files, &text.chain(binary).collect(), items, mode, optional)
-        .map_err(|key| format!("configmap \"{name}\" has no key \"{key}\""))
+    let object = format!("configmap \"{name}\"");
+    add_keys(files, &object, &text.chain(binary).collect(), items, mode, optional)
 }
 
 /// Adds the files of a Secret.
 pub(super) fn add_secret(
-    files: &mut Files,
+    files: &mut Files<'_>,
     secret: Option<&Secret>,
     name: &str,
     items: Option<&[KeyToPath]>,
@@ -51,14 +81,14 @@ pub(super) fn add_secret(
     let data = secret.data.iter().flatten().map(|(key, bytes)| (key.as_str(), bytes.0.as_slice()));
     // `stringData` is write-only in the API, but a manifest folder passes objects on unchanged.
     let text = secret.string_data.iter().flatten().map(|(key, t)| (key.as_str(), t.as_bytes()));
-    add_keys(files, &data.chain(text).collect(), items, mode, optional)
-        .map_err(|key| format!("secret \"{name}\" has no key \"{key}\""))
+    let object = format!("secret \"{name}\"");
+    add_keys(files, &object, &data.chain(text).collect(), items, mode, optional)
 }
 
-/// Adds a file for every key, or for each item. The error is the key of the first item that is
-/// missing.
+/// Adds a file for every key of the object, or for each item.
 fn add_keys(
-    files: &mut Files,
+    files: &mut Files<'_>,
+    object: &str,
     data: &BTreeMap<&str, &[u8]>,
     items: Option<&[KeyToPath]>,
     mode_default: u32,
@@ -67,8 +97,7 @@ fn add_keys(
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         for (key, bytes) in data {
             if is_safe_path(key) {
-                let file = VolumeFile { bytes: bytes.to_vec(), mode: mode_default };
-                files.insert((*key).to_owned(), file);
+                files.insert(key, bytes, mode_default)?;
             }
         }
         return Ok(());
@@ -78,17 +107,17 @@ fn add_keys(
             if optional {
                 continue;
             }
-            return Err(item.key.clone());
+            return Err(format!("{object} has no key \"{}\"", item.key));
         };
         let mode = mode(item.mode, mode_default);
-        files.insert(item.path.clone(), VolumeFile { bytes: bytes.to_vec(), mode });
+        files.insert(&item.path, bytes, mode)?;
     }
     Ok(())
 }
 
 /// Adds the files of the downward API.
 pub(super) fn add_fields(
-    files: &mut Files,
+    files: &mut Files<'_>,
     items: Option<&[DownwardAPIVolumeFile]>,
     fields: &FieldSource<'_>,
     mode_default: u32,
@@ -100,19 +129,19 @@ pub(super) fn add_fields(
         let text = if let Some(field) = &item.field_ref {
             fields.field(&field.field_path)?
         } else if let Some(resource) = &item.resource_field_ref {
-            downward_api::resource(fields.pod, resource, None)?
+            downward_api::resource(fields, resource, None)?
         } else {
             continue;
         };
         let mode = mode(item.mode, mode_default);
-        files.insert(item.path.clone(), VolumeFile { bytes: text.into_bytes(), mode });
+        files.insert(&item.path, text.as_bytes(), mode)?;
     }
     Ok(())
 }
 
 /// Adds the files of all sources of a projected volume.
 pub(super) fn add_projected(
-    files: &mut Files,
+    files: &mut Files<'_>,
     source: &ProjectedVolumeSource,
     namespace: &str,
     fields: &FieldSource<'_>,

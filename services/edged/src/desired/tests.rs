@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::pod::namespace;
 
-fn event(kind: Kind, key: &str, object: serde_json::Value) -> WatchEvent {
+fn event(kind: Kind, key: &str, object: Value) -> WatchEvent {
     let object = local::Object {
         key: key.to_owned(),
         uid: "fallback".to_owned(),
@@ -28,7 +28,7 @@ fn plain(kind: Kind, complete: bool) -> WatchEvent {
 }
 
 fn desired() -> DesiredState {
-    DesiredState::new("gw-1".parse().expect("a name"))
+    DesiredState::new("gw-1".parse().expect("a name"), Column::Process)
 }
 
 fn take(desired: &mut DesiredState, events: impl IntoIterator<Item = WatchEvent>) {

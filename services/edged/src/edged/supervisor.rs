@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use headwater_event::ResourceKey;
@@ -22,8 +23,9 @@ use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
-use crate::desired::{Change, DesiredState};
+use crate::desired::{Change, DesiredPod, DesiredState};
 use crate::pod::{self, PodRecord, PodUid};
+use crate::worker::plan::FailReason;
 use crate::worker::{Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies};
 use headwater_telemetry::error_chain;
 
@@ -52,7 +54,17 @@ pub(super) struct Supervisor {
 struct WorkerHandle {
     key: ResourceKey,
     assignments: watch::Sender<Assignment>,
+    has_ended: Arc<AtomicBool>,
     signals: Signals,
+}
+
+impl WorkerHandle {
+    /// Whether the pod counts among those that the node has room for. A pod that ends does not: where
+    /// all pods are replaced at once, the new ones come while the old ones end.
+    fn takes_room(&self) -> bool {
+        let assignment = self.assignments.borrow();
+        assignment.is_desired && assignment.is_admitted && !self.has_ended.load(Ordering::Relaxed)
+    }
 }
 
 impl Supervisor {
@@ -62,7 +74,7 @@ impl Supervisor {
         resend_node: Arc<Notify>,
     ) -> Self {
         Self {
-            desired: DesiredState::new(dependencies.node.clone()),
+            desired: DesiredState::new(dependencies.node.clone(), dependencies.runtime.fields()),
             workers: BTreeMap::new(),
             tasks: JoinSet::new(),
             uids: HashMap::new(),
@@ -187,9 +199,10 @@ impl Supervisor {
         let changes = worker_set::changes(&uids, &workers.collect(), &found, is_complete);
         self.update_assignments();
         let traces = std::mem::take(&mut self.traces);
+        let mut added = Vec::new();
         for change in changes {
             match change {
-                WorkerChange::Add(key) => self.add(&key, &found, traces.of(&key)),
+                WorkerChange::Add(key) => added.push(key),
                 WorkerChange::Remove(uid) => {
                     if let Some(worker) = self.workers.get(&uid) {
                         worker.assignments.send_if_modified(|assignment| {
@@ -202,15 +215,18 @@ impl Supervisor {
                     tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
                     let assignment = Assignment {
                         pod: object_of(&record),
+                        findings: Arc::default(),
                         objects: self.desired.objects().clone(),
+                        is_admitted: true,
                         is_desired: false,
                         shutdown: None,
                         trace: None,
                     };
-                    self.spawn(record, assignment);
+                    self.spawn(record, assignment, false);
                 }
             }
         }
+        self.add(added, &found, &traces);
     }
 
     /// Sends changed objects to the workers of desired pods.
@@ -227,37 +243,80 @@ impl Supervisor {
                 let trace = self.traces.of_pod(&worker.key, &desired.pod);
                 assignment.trace = trace.or(assignment.trace.take());
                 assignment.pod = desired.pod.clone();
+                assignment.findings = desired.findings.clone();
                 assignment.objects = objects.clone();
                 true
             });
         }
     }
 
-    fn add(&mut self, key: &ResourceKey, found: &[PodRecord], trace: Option<String>) {
-        let Some(desired) = self.desired.pods().get(key) else { return };
-        let record = match found.iter().find(|record| record.uid == desired.uid) {
-            Some(record) => record.clone(),
-            None => PodRecord::of(key, &desired.uid, &desired.pod.decode(), Timestamp::now()),
-        };
-        let assignment = Assignment {
-            pod: desired.pod.clone(),
-            objects: self.desired.objects().clone(),
-            is_desired: true,
-            shutdown: None,
-            trace,
-        };
-        self.spawn(record, assignment);
+    /// Gives desired pods their workers. Pods that were here before come first: a new pod is admitted
+    /// only if the node has room for it besides them.
+    fn add(&mut self, keys: Vec<ResourceKey>, found: &[PodRecord], traces: &ChangeTraces) {
+        let (mut adopted, mut new) = (Vec::new(), Vec::new());
+        for key in keys {
+            let Some(desired) = self.desired.pods().get(&key) else { continue };
+            match found.iter().find(|record| record.uid == desired.uid) {
+                Some(record) => adopted.push((record.clone(), desired.clone())),
+                None => {
+                    let pod = desired.pod.decode();
+                    let record = PodRecord::of(&key, &desired.uid, &pod, Timestamp::now());
+                    new.push((record, desired.clone()));
+                }
+            }
+        }
+        for (record, desired) in adopted {
+            let status = self.shared.store.status(&record.uid).unwrap_or_default();
+            let is_admitted = status.reason.as_deref() != Some(FailReason::OutOfPods.as_str());
+            let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+            let assignment = self.assignment(&record, &desired, is_admitted, traces);
+            self.spawn(record, assignment, has_ended);
+        }
+        let room = usize::try_from(self.shared.settings.pods_max).unwrap_or(usize::MAX);
+        let mut present = self.workers.values().filter(|worker| worker.takes_room()).count();
+        for (record, desired) in new {
+            let is_admitted = present < room;
+            if is_admitted {
+                present += 1;
+            } else {
+                let pod = &record.key;
+                tracing::warn!(%pod, room, "a pod fails: the node has no room for more pods");
+            }
+            let assignment = self.assignment(&record, &desired, is_admitted, traces);
+            self.spawn(record, assignment, false);
+        }
     }
 
-    fn spawn(&mut self, record: PodRecord, assignment: Assignment) {
+    /// The first assignment of a desired pod.
+    fn assignment(
+        &self,
+        record: &PodRecord,
+        desired: &DesiredPod,
+        is_admitted: bool,
+        traces: &ChangeTraces,
+    ) -> Assignment {
+        Assignment {
+            pod: desired.pod.clone(),
+            findings: desired.findings.clone(),
+            objects: self.desired.objects().clone(),
+            is_admitted,
+            is_desired: true,
+            shutdown: None,
+            trace: traces.of(&record.key),
+        }
+    }
+
+    fn spawn(&mut self, record: PodRecord, assignment: Assignment, has_ended: bool) {
         let (uid, key) = (record.uid.clone(), record.key.clone());
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
         let shared = self.shared.clone();
-        let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox);
+        let has_ended = Arc::new(AtomicBool::new(has_ended));
+        let ended = has_ended.clone();
+        let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox, ended);
         let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
-        self.workers.insert(uid, WorkerHandle { key, assignments, signals });
+        self.workers.insert(uid, WorkerHandle { key, assignments, has_ended, signals });
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
@@ -277,12 +336,14 @@ impl Supervisor {
             }
             let assignment = Assignment {
                 pod: object_of(&record),
+                findings: Arc::default(),
                 objects: self.desired.objects().clone(),
+                is_admitted: true,
                 is_desired: true,
                 shutdown: Some(now + grace.min(record.grace())),
                 trace: None,
             };
-            self.spawn(record, assignment);
+            self.spawn(record, assignment, false);
         }
     }
 }

@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use crate::container::downward_api::Allocatable;
+
 /// The facts that the Node object states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
@@ -56,6 +58,11 @@ impl NodeFacts {
             machine_id: read("/etc/machine-id"),
             boot_id: read("/proc/sys/kernel/random/boot_id"),
         }
+    }
+
+    /// What the node has for its pods, as its object states it.
+    pub(crate) fn allocatable(&self) -> Allocatable {
+        Allocatable { cpus: self.cpus, memory_bytes: self.memory_kib.saturating_mul(1 << 10) }
     }
 }
 

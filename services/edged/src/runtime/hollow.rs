@@ -14,6 +14,7 @@ use super::{
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
 use crate::pod::{PodRecord, PodUid};
+use crate::pod_fields::Column;
 
 /// Counts containers: one that is started runs immediately, one that is stopped ends immediately.
 #[derive(Debug, Default)]
@@ -42,6 +43,10 @@ impl Runtime for HollowRuntime {
             resize: false,
             collection: false,
         }
+    }
+
+    fn fields(&self) -> Column {
+        Column::Hollow
     }
 
     fn pods(&self) -> Vec<PodUid> {

@@ -22,6 +22,7 @@ use super::{
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
 use crate::pod::{PodRecord, PodUid};
+use crate::pod_fields::Column;
 
 /// Runs pods in memory. Cheap to clone: clones share their pods.
 #[derive(Clone, Debug)]
@@ -108,6 +109,10 @@ impl Runtime for MemoryRuntime {
             resize: true,
             collection: false,
         }
+    }
+
+    fn fields(&self) -> Column {
+        Column::Memory
     }
 
     fn pods(&self) -> Vec<PodUid> {

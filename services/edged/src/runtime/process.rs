@@ -24,6 +24,7 @@ use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::log_files;
 use crate::disk::paths::Paths;
 use crate::pod::{PodRecord, PodUid};
+use crate::pod_fields::Column;
 
 mod adoption;
 mod command;
@@ -87,6 +88,10 @@ impl Runtime for ProcessRuntime {
             resize: false,
             collection: false,
         }
+    }
+
+    fn fields(&self) -> Column {
+        Column::Process
     }
 
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {

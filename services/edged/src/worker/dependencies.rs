@@ -1,6 +1,7 @@
 //! What a worker receives: its dependencies when it starts, and its assignments.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use headwater_event::NodeName;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
+use crate::container::downward_api::Allocatable;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::objects::Objects;
 use crate::disk::pod_store::PodStore;
 use crate::metrics::EdgedCounts;
+use crate::pod_fields::PodFindings;
 use crate::runtime::NodeRuntime;
 
 /// The pod that a worker brings about; the latest one counts.
@@ -21,8 +24,12 @@ use crate::runtime::NodeRuntime;
 pub(crate) struct Assignment {
     /// The pod's latest object.
     pub(crate) pod: CompressedObject<Pod>,
+    /// What the runtime does not do for it.
+    pub(crate) findings: Arc<PodFindings>,
     /// The objects that it may name.
     pub(crate) objects: Objects,
+    /// Whether the node has room for the pod. It is decided once.
+    pub(crate) is_admitted: bool,
     /// Whether the edge's view still has the pod.
     pub(crate) is_desired: bool,
     /// Set when the machine stops: the time by which the pod must have ended.
@@ -35,6 +42,7 @@ pub(crate) struct Assignment {
 pub(crate) struct WorkerDependencies {
     pub(crate) node: NodeName,
     pub(crate) address: IpAddr,
+    pub(crate) allocatable: Allocatable,
     pub(crate) settings: Settings,
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,

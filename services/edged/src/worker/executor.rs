@@ -8,7 +8,9 @@ use tracing::{Instrument, Span};
 
 use super::container_tracker::{ContainerTracker, Gate, ProbeStage};
 use super::handler::{Handler, Target};
+use super::observation::LaunchError;
 use super::plan::{Action, FailReason, Fate, Outcome, Stopping, TERMINATION_MIN};
+use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::container::WaitReason;
@@ -28,7 +30,7 @@ pub(super) enum StepOutcome {
     Finished,
 }
 
-/// A step that failed on a file, a volume or a sandbox is tried again after this time.
+/// A step that failed while a pod ends is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// A container that could not be signalled is signalled again after this time.
@@ -65,8 +67,11 @@ impl Worker {
 
     /// Writes changed volumes, so that running containers see the new content.
     pub(super) async fn write_volumes(&mut self) {
-        let failed_lately = self.setup_error.as_ref().is_some_and(|(_, at)| Instant::now() < *at);
-        let is_due = self.missing.is_none() && !self.volumes_written;
+        let failed_lately =
+            self.setup.as_ref().is_some_and(|setup| Instant::now() < setup.retry_at());
+        // A pod that is refused has nothing to write, unless it runs already.
+        let is_refused = self.assignment.findings.refuses_pod() && self.containers.is_empty();
+        let is_due = self.missing.is_none() && !self.volumes_written && !is_refused;
         if !is_due || self.ended.is_some() || failed_lately {
             return;
         }
@@ -83,7 +88,7 @@ impl Worker {
             Ok(()) => {
                 follow(&mut self.trace, &span);
                 self.volumes_written = true;
-                self.setup_error = None;
+                self.setup = None;
             }
             Err(error) => self.fail_setup("ContainerCreating", &error),
         }
@@ -99,6 +104,7 @@ impl Worker {
         match opened {
             Ok(()) => {
                 follow(&mut self.trace, &span);
+                self.setup = None;
                 StepOutcome::Changed
             }
             Err(error) => {
@@ -143,10 +149,11 @@ impl Worker {
         let launch = match self.launch(pod, container) {
             Ok(launch) => launch,
             Err(reason) => {
-                self.refused.insert(name.to_owned(), reason);
+                self.launch_errors.insert(name.to_owned(), LaunchError { reason, is_due: false });
                 return StepOutcome::Changed;
             }
         };
+        self.launch_errors.remove(name);
         let is_restart = self.containers.get(name).is_some_and(|tracker| tracker.has_run());
         // A restart does not follow from the change that brought the pod here.
         let span = if is_restart { Span::none() } else { self.span("pod start") };
@@ -160,14 +167,16 @@ impl Worker {
             images.forget(name);
         }
         let now = Instant::now();
+        if let Err(error) = &result {
+            self.warn(Some(name), "a start failed", &error_chain(error));
+        }
         let settings = &self.shared.settings;
         let new = || Box::new(ContainerTracker::new(settings));
         let tracker = self.containers.entry(name.to_owned()).or_insert_with(new);
         if let Err(error) = result {
-            let message = error_chain(&error);
-            tracing::warn!(pod = %self.record.key, container = name, message, "a start failed");
             // The runtime reports a command that cannot be started as a run that has ended.
             if !matches!(error, RuntimeError::Start { .. }) {
+                let message = error_chain(&error);
                 let reason = WaitReason { reason: "CreateContainerError", message };
                 tracker.fail_start(reason, now);
             }
@@ -332,13 +341,27 @@ impl Worker {
 
     fn fail_setup(&mut self, reason: &'static str, error: &RuntimeError) {
         let message = error_chain(error);
-        tracing::warn!(pod = %self.record.key, message, "a pod cannot be set up");
-        self.setup_error = Some((WaitReason { reason, message }, Instant::now() + RETRY));
+        self.warn(None, "a pod cannot be set up", &message);
+        let (reason, now) = (WaitReason { reason, message }, Instant::now());
+        match &mut self.setup {
+            Some(setup) => setup.fail(reason, now),
+            None => {
+                let cap = self.shared.settings.backoff_cap;
+                self.setup = Some(Box::new(SetupFailure::new(reason, now, cap)));
+            }
+        }
+    }
+
+    /// Logs a warning about the pod. Equal ones are counted, and logged at every doubling.
+    pub(super) fn warn(&mut self, container: Option<&str>, what: &'static str, message: &str) {
+        if let Some(times) = self.warnings.count(container, what, message) {
+            tracing::warn!(pod = %self.record.key, container, message, times, "{what}");
+        }
     }
 
     fn retry_later(&mut self, what: &'static str, error: &RuntimeError) -> StepOutcome {
         let message = error_chain(error);
-        tracing::warn!(pod = %self.record.key, message, "{what}");
+        self.warn(None, what, &message);
         self.retry_at = Some(Instant::now() + RETRY);
         StepOutcome::Waiting
     }

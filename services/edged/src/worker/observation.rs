@@ -6,14 +6,23 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::Instant;
 
-use super::Worker;
 use super::container_tracker::ContainerTracker;
 use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, Fate, FinalStep, Plan, PodFacts, Sandbox};
+use super::{Worker, container_of};
 use crate::container::downward_api::FieldSource;
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::pod;
 use crate::runtime::{PodState, SandboxState};
+
+/// Why the last launch of a container was refused.
+#[derive(Clone, Debug)]
+pub(super) struct LaunchError {
+    /// Why the container waits.
+    pub(super) reason: WaitReason,
+    /// Something changed since: the launch is tried again.
+    pub(super) is_due: bool,
+}
 
 impl Worker {
     /// Resolves the content of the volumes, and which containers can be launched.
@@ -27,33 +36,53 @@ impl Worker {
         }
         self.refused = pod::all_containers(pod)
             .filter_map(|container| {
-                Some((container.name.clone(), self.launch(pod, container).err()?))
+                Some((container.name.clone(), self.check_launch(pod, container).err()?))
             })
             .collect();
+        self.launch_errors.retain(|name, error| {
+            error.is_due = true;
+            container_of(pod, name).is_some()
+        });
         // The missing object may be here now.
-        self.setup_error = None;
+        if let Some(setup) = &mut self.setup {
+            setup.make_due(Instant::now());
+        }
     }
 
-    /// How the container is launched.
+    /// Whether the container can be launched, as far as this is known before its launch.
+    fn check_launch(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
+        self.check_fields(pod, container)?;
+        environment::check(container, &self.fields(pod), &self.assignment.objects)
+    }
+
+    /// Whether the runtime can run the container at all.
+    fn check_fields(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
+        match self.assignment.findings.refusal(&container.name) {
+            Some(reason) => Err(reason.clone()),
+            None => self.shared.runtime.check(pod, container),
+        }
+    }
+
+    /// How the container is launched. Its environment is expanded here, once a launch.
     pub(super) fn launch(
         &self,
         pod: &Pod,
         container: &Container,
     ) -> Result<LaunchSpec, WaitReason> {
-        let runtime = &self.shared.runtime;
-        runtime.check(pod, container)?;
-        let mut base = runtime.environment(&self.record.uid, pod, &container.name);
+        self.check_fields(pod, container)?;
+        let mut base = self.shared.runtime.environment(&self.record.uid, pod, &container.name);
         base.insert("HOSTNAME".to_owned(), hostname(pod));
         environment::launch(container, &base, &self.fields(pod), &self.assignment.objects)
     }
 
     fn fields<'a>(&'a self, pod: &'a Pod) -> FieldSource<'a> {
-        let WorkerDependencies { node, address, .. } = &*self.shared;
+        let WorkerDependencies { node, address, allocatable, .. } = &*self.shared;
         FieldSource {
             pod,
             node: node.as_str(),
             node_address: *address,
             pod_address: self.pod_address(),
+            allocatable: *allocatable,
         }
     }
 
@@ -101,13 +130,8 @@ impl Worker {
         for container in pod::all_containers(pod) {
             let name = &container.name;
             let facts = containers.entry(name.clone()).or_default();
-            let missing = match self.missing.as_ref().or(self.refused.get(name)) {
-                Some(reason) => Some((reason.clone(), None)),
-                None => self.setup_error.clone().map(|(reason, at)| (reason, Some(at))),
-            };
-            if let Some((reason, retry_at)) = missing {
-                facts.refused = Some(reason);
-                facts.retry_at = retry_at.filter(|at| *at > now);
+            if let Some((reason, retry_at)) = self.obstacle(name, now) {
+                (facts.refused, facts.retry_at) = (Some(reason.clone()), retry_at);
             }
             if let Some(images) = &self.images {
                 facts.image = images.state(name);
@@ -125,6 +149,21 @@ impl Worker {
         };
         let containers = &containers;
         plan::plan(&PodFacts { pod, fate, ended: self.ended, sandbox, containers, now })
+    }
+
+    /// Why the container cannot start, and the time of the next attempt. Without a time, something
+    /// has to change first.
+    fn obstacle(&self, container: &str, now: Instant) -> Option<(&WaitReason, Option<Instant>)> {
+        // Without the fields that are refused it would be another pod, whatever else is missing.
+        let of_pod = self.missing.as_ref().filter(|_| !self.assignment.findings.refuses_pod());
+        if let Some(reason) = of_pod.or(self.refused.get(container)) {
+            return Some((reason, None));
+        }
+        if let Some(setup) = &self.setup {
+            return Some((setup.reason(), Some(setup.retry_at())));
+        }
+        let error = self.launch_errors.get(container)?;
+        Some((&error.reason, error.is_due.then_some(now)))
     }
 
     /// The pod's goal.

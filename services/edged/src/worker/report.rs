@@ -34,6 +34,7 @@ impl Worker {
             waiting: &plan.waiting,
             ended,
             fail_reason: self.fail_reason,
+            notes: self.assignment.findings.notes(),
             start_time: self.record.seen_at,
             node_address: self.shared.address,
             before: before.as_ref(),
@@ -51,12 +52,21 @@ impl Worker {
         if !is_new && self.has_reported {
             return;
         }
+        let is_admitted = self.assignment.is_admitted;
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
         shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;
         self.has_reported = true;
         self.count.phase(status.phase.as_deref());
-        if is_new && let Err(error) = shared.store.write_status(&record.uid, &status).await {
+        let writing = async {
+            // A pod that is not admitted has no record yet. Its end is final: the next pod worker
+            // reads it.
+            if !is_admitted {
+                shared.store.insert(record).await?;
+            }
+            shared.store.write_status(&record.uid, &status).await
+        };
+        if is_new && let Err(error) = writing.await {
             let message = error_chain(&error);
             tracing::warn!(pod = %record.key, message, "a status cannot be written to the disk");
         }

@@ -35,6 +35,8 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) ended: Option<Outcome>,
     /// Why it failed although its containers did not.
     pub(crate) fail_reason: Option<FailReason>,
+    /// The fields that the runtime does not honour although nothing is lost, a reason a line.
+    pub(crate) notes: Option<&'a str>,
     /// The time at which this node first saw it.
     pub(crate) start_time: Timestamp,
     /// The node's address: also the pod's, if the runtime gives it none.

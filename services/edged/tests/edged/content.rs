@@ -236,10 +236,13 @@ async fn a_volume_that_cannot_be_laid_out_is_named_and_tried_again() {
     bench.edge.apply(&late);
     bench.edge.apply(&never);
     let edged = bench.edged().await;
-    for (pod, named) in [("late", "is not a directory"), ("never", "has no csi")] {
+    for (pod, reason, named) in [
+        ("late", "ContainerCreating", "is not a directory"),
+        ("never", "CreateContainerConfigError", "spec.volumes[0].csi: "),
+    ] {
         let waits = |s: &Value| {
             let waiting = &s["containerStatuses"][0]["state"]["waiting"];
-            waiting["reason"] == "ContainerCreating"
+            waiting["reason"] == reason
                 && waiting["message"].as_str().is_some_and(|m| m.contains(named))
         };
         bench.edge.until_status(pod, named, waits).await;

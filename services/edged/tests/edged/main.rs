@@ -6,6 +6,7 @@ mod conformance;
 mod content;
 mod deletion;
 mod fake_edge;
+mod fields;
 mod health;
 mod life;
 mod node;

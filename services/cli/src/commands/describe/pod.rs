@@ -20,6 +20,10 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
     writer.field_if("Deleted At", text_or(pod, "/metadata/deletionTimestamp", ""));
     writer.field("IP", text_or(pod, "/status/podIP", "<none>"));
     writer.lines("Waits For", waits(description, now));
+    let ignored: Vec<String> = ignored_fields(pod).lines().map(str::to_owned).collect();
+    if !ignored.is_empty() {
+        writer.lines("Ignored Fields", ignored);
+    }
     for (title, spec, status) in [
         ("Init Containers", "/spec/initContainers", "/status/initContainerStatuses"),
         ("Containers", "/spec/containers", "/status/containerStatuses"),
@@ -58,6 +62,14 @@ fn node(description: &Description) -> String {
         (Some(node), name) => format!("{name} ({})", node.state),
         (None, name) => name.to_owned(),
     }
+}
+
+/// The fields of the spec that the pod's runtime does not honour, a reason a line.
+fn ignored_fields(pod: &Value) -> &str {
+    let conditions = list(pod, "/status/conditions").iter();
+    let mut honoured = conditions.filter(|condition| condition["type"] == "SpecHonoured");
+    let condition = honoured.find(|condition| condition["status"] == "False");
+    condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
 }
 
 fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {

@@ -82,6 +82,20 @@ fn the_description_of_a_pod_has_its_history() {
 }
 
 #[test]
+fn the_description_of_a_pod_names_the_fields_that_its_runtime_ignores() {
+    let mut description = description();
+    assert!(!description.text(Timestamp::UNIX_EPOCH).contains("Ignored Fields"));
+    description.object["status"]["conditions"] = json!([{
+        "type": "SpecHonoured", "status": "False", "reason": "FieldsIgnored",
+        "message": "spec.priority: pods are not ranked\nspec.comand: unknown to this version",
+    }]);
+    let text = description.text(Timestamp::UNIX_EPOCH);
+    let expected = "Ignored Fields:   spec.priority: pods are not ranked\n                  \
+                    spec.comand: unknown to this version\n";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
 fn nothing_in_an_object_rules_the_terminal() {
     let mut description = description();
     description.object["metadata"]["labels"]["app"] = json!("\u{1b}[2J");

@@ -7,18 +7,35 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::container::downward_api::Allocatable;
 
 fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReason> {
+    with_fields(&container, |container, fields| {
+        let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
+        launch(container, &base, fields, objects)
+    })
+}
+
+fn check_of(container: &Value, objects: &Objects) -> Result<(), WaitReason> {
+    with_fields(container, |container, fields| check(container, fields, objects))
+}
+
+fn with_fields<T>(container: &Value, work: impl FnOnce(&Container, &FieldSource<'_>) -> T) -> T {
     let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
     let pod = json!({"metadata": metadata, "spec": {
         "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}],
     }});
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let fields =
-        FieldSource { pod: &pod, node: "gw-1", node_address: address, pod_address: address };
-    let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
-    launch(&crate::pod::main_containers(&pod)[0], &base, &fields, objects)
+    let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
+    let fields = FieldSource {
+        pod: &pod,
+        node: "gw-1",
+        node_address: address,
+        pod_address: address,
+        allocatable,
+    };
+    work(&crate::pod::main_containers(&pod)[0], &fields)
 }
 
 fn objects() -> Objects {
@@ -42,7 +59,7 @@ fn names_are_replaced_as_kubernetes_replaces_them() {
         ("$(A", "$(A"),
         ("50$", "50$"),
     ] {
-        assert_eq!(expand(text, &env).as_deref(), Ok(wanted), "{text}");
+        assert_eq!(expand(text, &env, TEXT_BYTES_MAX).as_deref(), Ok(wanted), "{text}");
     }
 }
 
@@ -61,7 +78,9 @@ fn what_is_missing_is_named() {
             "secret \"absent\" not found",
         ),
     ] {
+        let checked = check_of(&container, &objects()).expect_err("something is missing");
         let waiting = launch_of(container, &objects()).expect_err("something is missing");
+        assert_eq!(checked, waiting, "the check before a launch finds it, too");
         assert_eq!(
             (waiting.reason, waiting.message.as_str()),
             ("CreateContainerConfigError", message)
@@ -87,6 +106,7 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
         json!({"name": "c", "volumeMounts": [{"name": "/etc", "mountPath": "/a"}]}),
     ] {
         assert!(launch_of(bad.clone(), &objects()).is_err(), "{bad}");
+        assert!(check_of(&bad, &objects()).is_err(), "{bad}");
     }
     let launch = launch_of(mount("/etc/app", json!("part")), &objects()).expect("inside");
     let wanted =
@@ -130,18 +150,110 @@ fn resources_are_in_units_of_their_divisor() {
         ("limits.cpu", "1m", "1500"),
         ("limits.memory", "1Mi", "64"),
         ("limits.memory", "0", "67108864"),
-        ("requests.cpu", "1", "0"),
+        ("requests.cpu", "1", "2"),
     ] {
         let launch = launch_of(resource(name, divisor), &objects()).expect("a launch");
         assert_eq!(launch.env["X"], wanted, "{name} in {divisor}");
     }
 }
 
+#[test]
+fn a_limit_that_is_not_set_is_what_the_node_has_and_a_request_zero() {
+    for (name, divisor, wanted) in [
+        ("limits.cpu", "1", "4"),
+        ("limits.cpu", "1m", "4000"),
+        ("limits.memory", "1Gi", "8"),
+        ("limits.ephemeral-storage", "1", "0"),
+        ("requests.cpu", "1", "0"),
+        ("requests.memory", "1", "0"),
+    ] {
+        let container = json!({"name": "c", "env": [{"name": "X", "valueFrom": {
+            "resourceFieldRef": {"resource": name, "divisor": divisor}}}]});
+        let launch = launch_of(container, &objects()).expect("a launch");
+        assert_eq!(launch.env["X"], wanted, "{name} in {divisor}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_no_text_is_refused_by_its_name_and_key() {
+    let mut objects = Objects::default();
+    // The byte 0xff.
+    let secret = json!({"data": {"raw": "/w==", "text": "aHVzaA=="}}).to_string();
+    objects.insert(&"shop/secret/s".parse().expect("a key"), secret.as_bytes()).expect("a secret");
+    let by_key = |key: &str| {
+        let reference = json!({"name": "s", "key": key});
+        json!({"name": "c", "env": [{"name": "X", "valueFrom": {"secretKeyRef": reference}}]})
+    };
+    let whole = json!({"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]});
+    for container in [by_key("raw"), whole] {
+        let checked = check_of(&container, &objects).expect_err("no text");
+        assert_eq!(checked, launch_of(container, &objects).expect_err("no text"));
+        assert_eq!(
+            (checked.reason, checked.message.as_str()),
+            (
+                "CreateContainerConfigError",
+                "key raw in secret \"s\" is not UTF-8, and no variable can have it: mount the \
+                 secret as a volume"
+            )
+        );
+    }
+    assert_eq!(launch_of(by_key("text"), &objects).expect("text").env["X"], "hush");
+}
+
+#[test]
+fn variables_that_each_fit_are_bounded_in_sum_while_they_are_expanded() {
+    // 0.1 MB of a manifest; expanded it would be 130 MB.
+    let mut env = vec![json!({"name": "V0", "value": "x".repeat(1024)})];
+    for number in 1..7 {
+        let value = format!("$(V{})", number - 1).repeat(2);
+        env.push(json!({"name": format!("V{number}"), "value": value}));
+    }
+    for number in 0..2000 {
+        env.push(json!({"name": format!("W{number}"), "value": "$(V6)"}));
+    }
+    let container = json!({"name": "c", "env": env});
+    assert_eq!(check_of(&container, &objects()), Ok(()), "the check expands nothing");
+    let waiting = launch_of(container, &objects()).expect_err("too much");
+    assert_eq!(waiting.reason, "CreateContainerConfigError");
+    // 64 KiB each: the space ends after 30 of them.
+    assert!(waiting.message.starts_with("environment variable \"W29\": "), "{}", waiting.message);
+    assert!(waiting.message.contains("more than 2097152 bytes"), "{}", waiting.message);
+
+    let args: Vec<String> = (0..40).map(|_| "$(V6)".to_owned()).collect();
+    let env: Vec<Value> = (0..7)
+        .map(|number| match number {
+            0 => json!({"name": "V0", "value": "x".repeat(1024)}),
+            _ => json!({"name": format!("V{number}"), "value": format!("$(V{})", number - 1).repeat(2)}),
+        })
+        .collect();
+    let container = json!({"name": "c", "command": ["echo"], "args": args, "env": env});
+    let waiting = launch_of(container, &objects()).expect_err("too much");
+    assert!(waiting.message.starts_with("word 30 of the command: "), "{}", waiting.message);
+}
+
+#[test]
+fn one_config_map_as_the_environment_a_thousand_times_is_bounded_work() {
+    let mut objects = Objects::default();
+    let data: BTreeMap<String, String> =
+        (0..10_000).map(|key| (format!("K{key}"), "v".repeat(90))).collect();
+    let map = json!({ "data": data }).to_string();
+    objects.insert(&"shop/configmap/m".parse().expect("a key"), map.as_bytes()).expect("a map");
+    let container = |times: usize| {
+        let from: Vec<Value> = (0..times).map(|_| json!({"configMapRef": {"name": "m"}})).collect();
+        json!({"name": "c", "envFrom": from})
+    };
+    assert_eq!(check_of(&container(2), &objects), Ok(()));
+    assert_eq!(launch_of(container(2), &objects).expect("it fits").env.len(), 10_001);
+    let refused = check_of(&container(1000), &objects).expect_err("too much");
+    assert!(refused.message.contains("defined and replaced"), "{}", refused.message);
+    assert_eq!(launch_of(container(1000), &objects), Err(refused));
+}
+
 proptest! {
     #[test]
     fn any_text_expands_and_text_without_a_dollar_stays(text in "[a-z$()A ]{0,40}") {
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let expanded = expand(&text, &env).expect("it is short");
+        let expanded = expand(&text, &env, TEXT_BYTES_MAX).expect("it is short");
         if !text.contains('$') {
             prop_assert_eq!(expanded, text);
         }

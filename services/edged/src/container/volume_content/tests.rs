@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::volume::VolumeFile;
 use super::super::volume_files::is_safe_path;
 use super::*;
+use crate::container::downward_api::Allocatable;
 use k8s_openapi::api::core::v1::Pod;
 
 fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReason> {
@@ -16,8 +17,14 @@ fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReaso
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let fields =
-        FieldSource { pod: &pod, node: "gw-1", node_address: address, pod_address: address };
+    let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
+    let fields = FieldSource {
+        pod: &pod,
+        node: "gw-1",
+        node_address: address,
+        pod_address: address,
+        allocatable,
+    };
     resolve(&fields, objects).map(|mut volumes| volumes.remove(0).content)
 }
 
@@ -127,4 +134,18 @@ fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
     let own = VolumeContent::Claim { namespace: "shop".to_owned(), name: "free".to_owned() };
     assert_eq!(content("free"), own);
     assert!(matches!(content("far"), VolumeContent::Unsupported { .. }));
+}
+
+#[test]
+fn volumes_that_share_one_object_are_bounded_in_sum() {
+    let map = json!({"data": {"big": "x".repeat(1 << 20)}});
+    let objects = objects(&[("shop/configmap/m", map)]);
+    let item = |at: usize| json!({"key": "big", "path": format!("{at}")});
+    let volume = |items: usize| {
+        let items: Vec<Value> = (0..items).map(item).collect();
+        json!({"name": "v", "configMap": {"name": "m", "items": items}})
+    };
+    assert_eq!(files(resolved(volume(31), &objects).expect("it fits")).len(), 31);
+    let refused = resolved(volume(32), &objects).expect_err("too much");
+    assert!(refused.message.contains("more than 33554432 bytes"), "{}", refused.message);
 }

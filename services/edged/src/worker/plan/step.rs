@@ -47,6 +47,8 @@ pub enum FailReason {
     Evicted,
     /// The node has too little CPU for the pod's request.
     OutOfCpu,
+    /// The node runs as many pods as it has room for.
+    OutOfPods,
     /// The node cannot admit the pod.
     UnexpectedAdmissionError,
 }
@@ -96,6 +98,7 @@ impl FailReason {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Evicted => "Evicted",
             Self::OutOfCpu => "OutOfcpu",
+            Self::OutOfPods => "OutOfpods",
             Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
         }
     }

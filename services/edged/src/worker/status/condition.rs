@@ -9,6 +9,10 @@ use crate::pod::init_containers;
 use crate::runtime::SandboxState;
 use crate::worker::plan::Outcome;
 
+/// Whether the runtime honours every field of the pod's spec. It is there only if it does not: one
+/// field a kubelet would honour has no effect here, and the message names it.
+const SPEC_HONOURED: &str = "headwater/SpecHonoured";
+
 /// A condition without its time.
 struct ConditionFact {
     kind: &'static str,
@@ -17,7 +21,7 @@ struct ConditionFact {
     message: Option<String>,
 }
 
-/// Every condition that a kubelet reports, in a kubelet's order.
+/// Every condition that a kubelet reports, in a kubelet's order, then Headwater's own.
 pub(super) fn all(
     facts: &StatusFacts<'_>,
     status: &PodStatus,
@@ -38,7 +42,9 @@ pub(super) fn all(
         containers,
         holds("PodScheduled", true),
     ];
-    conditions.into_iter().map(|condition| timed(condition, facts, now)).collect()
+    let own =
+        facts.notes.map(|notes| fails(SPEC_HONOURED, "FieldsIgnored", Some(notes.to_owned())));
+    conditions.into_iter().chain(own).map(|condition| timed(condition, facts, now)).collect()
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {

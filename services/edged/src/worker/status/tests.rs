@@ -17,6 +17,7 @@ struct PodCase {
     waiting: BTreeMap<String, WaitReason>,
     ended: Option<Outcome>,
     fail_reason: Option<FailReason>,
+    notes: Option<&'static str>,
 }
 
 fn at(second: i64) -> Timestamp {
@@ -34,6 +35,7 @@ fn given(spec: Value) -> PodCase {
         waiting: BTreeMap::new(),
         ended: None,
         fail_reason: None,
+        notes: None,
     }
 }
 
@@ -89,6 +91,7 @@ impl PodCase {
             waiting: &self.waiting,
             ended: self.ended,
             fail_reason: self.fail_reason,
+            notes: self.notes,
             start_time: at(0),
             node_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             before,
@@ -237,4 +240,19 @@ fn a_pod_that_was_refused_states_the_reason() {
     (given.ended, given.fail_reason) = (Some(Outcome::Failed), Some(FailReason::OutOfCpu));
     let status = given.json();
     assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
+}
+
+#[test]
+fn a_condition_names_the_fields_that_are_noted_and_is_absent_without_any() {
+    let mut given = given(json!({"containers": [{"name": "web"}]}));
+    let has = |status: &PodStatus| {
+        let conditions = status.conditions.as_deref().expect("conditions");
+        conditions.iter().any(|condition| condition.type_ == "headwater/SpecHonoured")
+    };
+    assert!(!has(&given.status(None, at(5))));
+    given.notes = Some("spec.priority: the node does not rank pods");
+    let status = given.status(None, at(5));
+    let noted = condition(&status, "headwater/SpecHonoured");
+    assert_eq!((&*noted.status, noted.reason.as_deref()), ("False", Some("FieldsIgnored")));
+    assert_eq!(noted.message.as_deref(), given.notes);
 }

@@ -1,0 +1,95 @@
+//! Containers: what they run, their ports, mounts and resources.
+
+use super::super::field::Unless::{Is, Never, SameAs};
+use super::super::field::{Type, field, typed};
+use super::environment::{ENV_FROM_SOURCE, ENV_VAR};
+use super::probe::{LIFECYCLE, PROBE};
+use super::security::SECURITY_CONTEXT;
+use super::{ALL, PROCESS};
+
+pub(super) static CONTAINER: Type = Type {
+    name: "Container",
+    fields: &[
+        field("args"),
+        field("command").remark("`process` demands it, and finds it on the host"),
+        typed("env", &ENV_VAR),
+        typed("envFrom", &ENV_FROM_SOURCE),
+        field("image").noted(
+            PROCESS,
+            Never,
+            "a process of the host has no image: its command is the host's",
+        ),
+        field("imagePullPolicy").remark("`process` pulls nothing"),
+        typed("lifecycle", &LIFECYCLE),
+        typed("livenessProbe", &PROBE),
+        field("name"),
+        typed("ports", &CONTAINER_PORT),
+        typed("readinessProbe", &PROBE),
+        field("resizePolicy").noted(ALL, Never, "a running container is not resized"),
+        typed("resources", &RESOURCE_REQUIREMENTS),
+        field("restartPolicy"),
+        typed("securityContext", &SECURITY_CONTEXT),
+        typed("startupProbe", &PROBE),
+        field("stdin").noted(ALL, Is(&["false"]), "the standard input of a container is empty"),
+        field("stdinOnce").noted(ALL, Is(&["false"]), "the standard input of a container is empty"),
+        field("terminationMessagePath"),
+        field("terminationMessagePolicy"),
+        field("tty").noted(ALL, Is(&["false"]), "a container has no terminal"),
+        field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
+        typed("volumeMounts", &VOLUME_MOUNT),
+        field("workingDir"),
+    ],
+};
+
+static CONTAINER_PORT: Type = Type {
+    name: "ContainerPort",
+    fields: &[
+        field("containerPort"),
+        field("hostIP").refused(
+            PROCESS,
+            Is(&["0.0.0.0", "::"]),
+            "a process of the host itself chooses the address on which it listens",
+        ),
+        field("hostPort").refused(
+            PROCESS,
+            SameAs("containerPort"),
+            "a process listens on the host's own ports, and nothing is forwarded",
+        ),
+        field("name"),
+        field("protocol"),
+    ],
+};
+
+static RESOURCE_REQUIREMENTS: Type = Type {
+    name: "ResourceRequirements",
+    fields: &[
+        field("claims").refused(ALL, Never, "the node allocates no devices"),
+        field("limits").noted(
+            PROCESS,
+            Never,
+            "no limit of a container is enforced: the edge's own unit bounds all pods together",
+        ),
+        field("requests").remark("by a cluster's scheduler, and in the downward API"),
+    ],
+};
+
+static VOLUME_MOUNT: Type = Type {
+    name: "VolumeMount",
+    fields: &[
+        field("mountPath"),
+        field("mountPropagation").refused(
+            PROCESS,
+            Is(&["None", "HostToContainer"]),
+            "a mount that a container makes does not reach its volume",
+        ),
+        field("name"),
+        field("readOnly"),
+        field("recursiveReadOnly").refused(
+            PROCESS,
+            Is(&["Disabled", "IfPossible"]),
+            "mounts below a read-only mount stay writable",
+        ),
+        field("subPath"),
+        field("subPathExpr"),
+    ],
+};

@@ -1,0 +1,108 @@
+//! What a pod and its containers may do.
+
+use super::super::field::Unless::{Is, Never};
+use super::super::field::{Field, Type, field, typed};
+use super::{ALL, PROCESS};
+
+const APP_ARMOR: Field = typed("appArmorProfile", &APP_ARMOR_PROFILE);
+
+const SE_LINUX: Field = field("seLinuxOptions").refused(
+    PROCESS,
+    Never,
+    "a process of the host keeps the label of the edge",
+);
+
+const SECCOMP: Field = typed("seccompProfile", &SECCOMP_PROFILE);
+
+const WINDOWS: Field =
+    field("windowsOptions").noted(ALL, Never, "the node runs Linux, where they mean nothing");
+
+pub(super) static POD_SECURITY_CONTEXT: Type = Type {
+    name: "PodSecurityContext",
+    fields: &[
+        APP_ARMOR,
+        field("fsGroup"),
+        field("fsGroupChangePolicy").noted(
+            PROCESS,
+            Is(&["Always"]),
+            "the group of a volume is set at every start",
+        ),
+        field("runAsGroup"),
+        field("runAsNonRoot"),
+        field("runAsUser"),
+        field("seLinuxChangePolicy").noted(PROCESS, Never, "no volume gets a label"),
+        SE_LINUX,
+        SECCOMP,
+        field("supplementalGroups"),
+        field("supplementalGroupsPolicy")
+            .remark("`process` has no images, whose groups could be merged"),
+        field("sysctls").refused(
+            PROCESS,
+            Never,
+            "they would change the host, whose kernel parameters a process shares",
+        ),
+        WINDOWS,
+    ],
+};
+
+pub(super) static SECURITY_CONTEXT: Type = Type {
+    name: "SecurityContext",
+    fields: &[
+        field("allowPrivilegeEscalation"),
+        APP_ARMOR,
+        typed("capabilities", &CAPABILITIES),
+        field("privileged").refused(
+            PROCESS,
+            Is(&["false"]),
+            "a process of the host gets no more rights than its user has",
+        ),
+        field("procMount").refused(PROCESS, Is(&["Default"]), "a process sees the host's /proc"),
+        field("readOnlyRootFilesystem").refused(
+            PROCESS,
+            Is(&["false"]),
+            "the root directory of a container is writable",
+        ),
+        field("runAsGroup"),
+        field("runAsNonRoot"),
+        field("runAsUser"),
+        SE_LINUX,
+        SECCOMP,
+        WINDOWS,
+    ],
+};
+
+static CAPABILITIES: Type = Type {
+    name: "Capabilities",
+    fields: &[
+        field("add").refused(
+            PROCESS,
+            Never,
+            "a process of the host gets no capabilities besides those of its user",
+        ),
+        field("drop"),
+    ],
+};
+
+static SECCOMP_PROFILE: Type = Type {
+    name: "SeccompProfile",
+    fields: &[
+        field("localhostProfile"),
+        field("type").refused(
+            PROCESS,
+            Is(&["Unconfined"]),
+            "no system call of a process is filtered",
+        ),
+    ],
+};
+
+static APP_ARMOR_PROFILE: Type = Type {
+    name: "AppArmorProfile",
+    fields: &[
+        field("localhostProfile"),
+        field("type").refused(
+            PROCESS,
+            Is(&["Unconfined"]),
+            "no AppArmor profile confines a process",
+        ),
+    ],
+};

@@ -1,0 +1,143 @@
+//! Volumes and their sources.
+
+use super::super::field::Unless::{Is, Never};
+use super::super::field::{Field, Type, field, typed};
+use super::environment::{OBJECT_FIELD_SELECTOR, RESOURCE_FIELD_SELECTOR};
+use super::{ALL, PROCESS, RUNNING};
+
+/// A source that needs a storage driver.
+const fn driver(name: &'static str) -> Field {
+    field(name).refused(
+        RUNNING,
+        Never,
+        "the node has no storage drivers; use a claim, hostPath, emptyDir, configMap, secret, \
+         downwardAPI or projected instead",
+    )
+}
+
+pub(super) static VOLUME: Type = Type {
+    name: "Volume",
+    fields: &[
+        driver("awsElasticBlockStore"),
+        driver("azureDisk"),
+        driver("azureFile"),
+        driver("cephfs"),
+        driver("cinder"),
+        typed("configMap", &CONFIG_MAP_VOLUME_SOURCE),
+        driver("csi"),
+        typed("downwardAPI", &DOWNWARD_API_VOLUME_SOURCE),
+        typed("emptyDir", &EMPTY_DIR_VOLUME_SOURCE),
+        driver("ephemeral"),
+        driver("fc"),
+        driver("flexVolume"),
+        driver("flocker"),
+        driver("gcePersistentDisk"),
+        driver("gitRepo"),
+        driver("glusterfs"),
+        typed("hostPath", &HOST_PATH_VOLUME_SOURCE),
+        driver("image"),
+        driver("iscsi"),
+        field("name"),
+        driver("nfs"),
+        typed("persistentVolumeClaim", &CLAIM_VOLUME_SOURCE),
+        driver("photonPersistentDisk"),
+        driver("portworxVolume"),
+        typed("projected", &PROJECTED_VOLUME_SOURCE),
+        driver("quobyte"),
+        driver("rbd"),
+        driver("scaleIO"),
+        typed("secret", &SECRET_VOLUME_SOURCE),
+        driver("storageos"),
+        driver("vsphereVolume"),
+    ],
+};
+
+static CONFIG_MAP_VOLUME_SOURCE: Type = Type {
+    name: "ConfigMapVolumeSource",
+    fields: &[field("defaultMode"), typed("items", &KEY_TO_PATH), field("name"), field("optional")],
+};
+
+static SECRET_VOLUME_SOURCE: Type = Type {
+    name: "SecretVolumeSource",
+    fields: &[
+        field("defaultMode"),
+        typed("items", &KEY_TO_PATH),
+        field("optional"),
+        field("secretName"),
+    ],
+};
+
+static KEY_TO_PATH: Type =
+    Type { name: "KeyToPath", fields: &[field("key"), field("mode"), field("path")] };
+
+static DOWNWARD_API_VOLUME_SOURCE: Type = Type {
+    name: "DownwardAPIVolumeSource",
+    fields: &[field("defaultMode"), typed("items", &DOWNWARD_API_VOLUME_FILE)],
+};
+
+static DOWNWARD_API_VOLUME_FILE: Type = Type {
+    name: "DownwardAPIVolumeFile",
+    fields: &[
+        typed("fieldRef", &OBJECT_FIELD_SELECTOR),
+        field("mode"),
+        field("path"),
+        typed("resourceFieldRef", &RESOURCE_FIELD_SELECTOR),
+    ],
+};
+
+static EMPTY_DIR_VOLUME_SOURCE: Type = Type {
+    name: "EmptyDirVolumeSource",
+    fields: &[
+        field("medium").noted(PROCESS, Never, "an emptyDir lies on the disk of the edge"),
+        field("sizeLimit").noted(RUNNING, Never, "the size of an emptyDir is not bounded"),
+    ],
+};
+
+static HOST_PATH_VOLUME_SOURCE: Type =
+    Type { name: "HostPathVolumeSource", fields: &[field("path"), field("type")] };
+
+static CLAIM_VOLUME_SOURCE: Type = Type {
+    name: "PersistentVolumeClaimVolumeSource",
+    fields: &[
+        field("claimName"),
+        field("readOnly").refused(
+            RUNNING,
+            Is(&["false"]),
+            "a claim is writable as a whole; set readOnly at its volumeMounts instead",
+        ),
+    ],
+};
+
+static PROJECTED_VOLUME_SOURCE: Type = Type {
+    name: "ProjectedVolumeSource",
+    fields: &[field("defaultMode"), typed("sources", &VOLUME_PROJECTION)],
+};
+
+static VOLUME_PROJECTION: Type = Type {
+    name: "VolumeProjection",
+    fields: &[
+        field("clusterTrustBundle").refused(ALL, Never, "the edge has no trust bundles"),
+        typed("configMap", &CONFIG_MAP_PROJECTION),
+        typed("downwardAPI", &DOWNWARD_API_PROJECTION),
+        typed("secret", &SECRET_PROJECTION),
+        // An API server adds this source to every pod: refusing it would refuse every pod.
+        field("serviceAccountToken").noted(
+            ALL,
+            Never,
+            "the edge has no tokens of service accounts: the volume has the other files",
+        ),
+    ],
+};
+
+static CONFIG_MAP_PROJECTION: Type = Type {
+    name: "ConfigMapProjection",
+    fields: &[typed("items", &KEY_TO_PATH), field("name"), field("optional")],
+};
+
+static SECRET_PROJECTION: Type = Type {
+    name: "SecretProjection",
+    fields: &[typed("items", &KEY_TO_PATH), field("name"), field("optional")],
+};
+
+static DOWNWARD_API_PROJECTION: Type =
+    Type { name: "DownwardAPIProjection", fields: &[typed("items", &DOWNWARD_API_VOLUME_FILE)] };

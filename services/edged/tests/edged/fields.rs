@@ -1,0 +1,172 @@
+//! What a pod worker does with fields that its runtime does not honour, and with pods that break a
+//! rule.
+
+use std::time::Duration;
+
+use headwater_edged::Edged;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, condition, is_running, script_pod};
+use crate::fake_edge::statuses;
+
+fn waiting(status: &Value) -> Option<(&str, &str)> {
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    Some((waiting["reason"].as_str()?, waiting["message"].as_str()?))
+}
+
+fn is_refused(status: &Value) -> bool {
+    waiting(status).is_some_and(|(reason, _)| reason == "CreateContainerConfigError")
+}
+
+#[tokio::test]
+async fn a_container_whose_field_is_refused_waits_and_starts_when_the_field_is_gone() {
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["containers"][0]["securityContext"] =
+        json!({"capabilities": {"add": ["NET_ADMIN"]}});
+    let bench = Bench::new(&[pod.clone()]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a refusal", is_refused).await;
+    let (_, message) = waiting(&status).expect("it waits");
+    let path = "spec.containers[0].securityContext.capabilities.add: ";
+    assert!(message.starts_with(path) && message.ends_with("(leave it out)"), "{message}");
+    assert_eq!(status["phase"], "Pending");
+
+    pod["spec"]["containers"][0]["securityContext"] = json!({"capabilities": {"drop": ["ALL"]}});
+    bench.edge.apply(&pod);
+    bench.edge.until_status("web", "a start", is_running).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_field_that_is_noted_is_in_one_condition_and_the_pod_runs() {
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["containers"][0]["tty"] = json!(true);
+    pod["spec"]["aFieldOfALaterApi"] = json!({"x": 1});
+    let bench = Bench::new(&[pod, script_pod("plain", "u2", "exec sleep 1000")]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a start", is_running).await;
+    assert_eq!(condition(&status, "headwater/SpecHonoured"), "False");
+    let conditions = status["conditions"].as_array().expect("conditions");
+    let own: Vec<&Value> =
+        conditions.iter().filter(|c| c["type"] == "headwater/SpecHonoured").collect();
+    assert_eq!(own.len(), 1);
+    assert_eq!(
+        own[0]["message"],
+        "spec.aFieldOfALaterApi: unknown to this version\n\
+         spec.containers[0].tty: a container has no terminal"
+    );
+    let plain = bench.edge.until_status("plain", "a start", is_running).await;
+    let conditions = plain["conditions"].as_array().expect("conditions");
+    assert!(conditions.iter().all(|condition| condition["type"] != "headwater/SpecHonoured"));
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_pod_with_one_name_for_two_containers_waits_with_the_reason() {
+    let mut twice = script_pod("twice", "u1", "exec sleep 1000");
+    twice["spec"]["initContainers"] = json!([{"name": "main", "command": ["true"]}]);
+    let mut policy = script_pod("policy", "u2", "exec sleep 1000");
+    policy["spec"]["restartPolicy"] = json!("always");
+    let bench = Bench::new(&[twice, policy]);
+    let edged = bench.edged().await;
+    for (name, wanted) in [
+        ("twice", "spec.containers[0].name: spec.initContainers[0] has the name \"main\", too"),
+        ("policy", "spec.restartPolicy: \"always\" is none"),
+    ] {
+        let status = bench.edge.until_status(name, "a refusal", is_refused).await;
+        let (_, message) = waiting(&status).expect("it waits");
+        assert!(message.starts_with(wanted), "{message}");
+    }
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_whose_variables_multiply_waits_and_is_expanded_once_a_change() {
+    // A manifest of 0.1 MB whose variables would have 100 MB.
+    let mut env = vec![json!({"name": "V0", "value": "x".repeat(1024)})];
+    for number in 1..7 {
+        let value = format!("$(V{})", number - 1).repeat(2);
+        env.push(json!({"name": format!("V{number}"), "value": value}));
+    }
+    env.extend((0..1500).map(|at| json!({"name": format!("W{at}"), "value": "$(V6)"})));
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["containers"][0]["env"] = json!(env);
+    let bench = Bench::new(&[pod.clone()]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a refusal", is_refused).await;
+    let (_, message) = waiting(&status).expect("it waits");
+    assert!(message.contains("no process can receive"), "{message}");
+
+    // The reason stays in every status of the pod until it is gone.
+    let other = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "shop"},
+    });
+    bench.edge.apply(&other);
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "W", "value": "short"}]);
+    bench.edge.apply(&pod);
+    bench.edge.until_status("web", "a start", is_running).await;
+    let statuses = statuses(&bench.edge.operations(), "web");
+    let refused = statuses.iter().position(is_refused).expect("a refusal");
+    let after = &statuses[refused..];
+    let start = after.iter().position(is_running).expect("a start");
+    let creating = |status: &Value| {
+        waiting(status).is_some_and(|(reason, _)| reason != "CreateContainerConfigError")
+    };
+    assert!(!after[..start].iter().any(creating), "{after:#?}");
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn volumes_that_cannot_be_written_are_tried_again_until_they_can() {
+    let bench = Bench::new(&[]);
+    let host = bench.path("host");
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["volumes"] =
+        json!([{"name": "data", "hostPath": {"path": host, "type": "Directory"}}]);
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    let is_stuck = |s: &Value| waiting(s).is_some_and(|(_, message)| message.contains("hostPath"));
+    bench.edge.until_status("web", "a failed layout", is_stuck).await;
+    std::fs::create_dir(&host).expect("a directory");
+    bench.edge.until_status("web", "a start", is_running).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_pod_above_the_nodes_room_fails_for_good_and_an_ended_one_leaves_its_room() {
+    let bench = Bench::new(&[]);
+    let start = || {
+        let mut config = bench.config();
+        config.settings.pods_max = 2;
+        Edged::spawn(config)
+    };
+    let edged = start().await.expect("starts");
+    let mut done = script_pod("done", "u1", "true");
+    done["spec"]["restartPolicy"] = json!("Never");
+    for pod in [&done, &script_pod("first", "u2", "exec sleep 1000")] {
+        bench.edge.apply(pod);
+    }
+    bench.edge.until_status("done", "an end", |status| status["phase"] == "Succeeded").await;
+    bench.edge.until_status("first", "a start", is_running).await;
+    let second = script_pod("second", "u3", "exec sleep 1000");
+    bench.edge.apply(&second);
+    bench.edge.until_status("second", "a start", is_running).await;
+    bench.edge.apply(&script_pod("third", "u4", "exec sleep 1000"));
+    let is_refused = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("third", "a failure", is_refused).await;
+    assert_eq!(status["reason"], "OutOfpods");
+    assert_eq!(status["containerStatuses"][0]["state"]["running"], Value::Null);
+
+    // There is room now, also for a new pod, and the pod that failed has failed.
+    bench.edge.delete("shop/pod/second");
+    edged.stop().await;
+    let before = statuses(&bench.edge.operations(), "third").len();
+    let edged = start().await.expect("starts");
+    bench.edge.apply(&script_pod("fourth", "u5", "exec sleep 1000"));
+    bench.edge.until_status("fourth", "a start", is_running).await;
+    let status =
+        bench.edge.until("the status again", |all| statuses(all, "third").get(before).cloned());
+    let status = status.await;
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfpods")));
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
