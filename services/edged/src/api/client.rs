@@ -77,6 +77,11 @@ impl EdgeError {
             Self::Refused { code, .. } => matches!(code, Code::Unavailable | Code::Internal),
         }
     }
+
+    /// Whether no part of the node takes the operation.
+    pub(crate) fn is_unexecutable(&self) -> bool {
+        matches!(self, Self::Refused { code: Code::NoExecutor, .. })
+    }
 }
 
 impl EdgeClient {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use headwater_event::ResourceKey;
+use headwater_proto::local::operation::Verb;
 use headwater_proto::local::{Operation, WatchEvent};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -163,6 +164,9 @@ impl Supervisor {
                     self.resend_node.notify_one();
                 }
             }
+            // The edge delivers an answer to the program that asked, and to the group of its object,
+            // which receives the object itself from the watch.
+            Ok(Change::Operation(operation)) if operation.verb() == Verb::Response => {}
             Ok(Change::Operation(operation)) => self.refuse(operation),
             Err(error) => {
                 let message = error_chain(&error);
@@ -180,8 +184,15 @@ impl Supervisor {
         });
         tokio::spawn(async move {
             let (id, verb) = (operation.id.clone(), operation.verb());
-            if let Err(error) = edge.respond(operation, response.to_string().into_bytes()).await {
-                tracing::warn!(id, ?verb, %error, "the edge did not accept a response");
+            match edge.respond(operation, response.to_string().into_bytes()).await {
+                Ok(()) => {}
+                // The program that asked does not wait for an answer.
+                Err(error) if error.is_unexecutable() => {
+                    tracing::debug!(id, ?verb, %error, "a response has no receiver");
+                }
+                Err(error) => {
+                    tracing::warn!(id, ?verb, %error, "the edge did not accept a response");
+                }
             }
         });
     }

@@ -57,6 +57,32 @@ async fn an_operation_without_an_executor_is_refused() {
 }
 
 #[tokio::test]
+async fn the_answer_to_a_query_is_no_request_and_is_not_answered() {
+    let bench = Bench::new(&[]);
+    let edged = bench.edged().await;
+    bench.edge.until("a watch", |all| (!all.is_empty()).then_some(())).await;
+    // A query of the mesh for a Secret: the edge delivers the answer to the group of Secrets, too.
+    let operation = |parent: &str, id: &str, verb: Verb| Operation {
+        id: id.to_owned(),
+        parent_id: parent.to_owned(),
+        source: "meta".to_owned(),
+        verb: verb.into(),
+        resource: "shop/secret/s".to_owned(),
+        content: "{}".into(),
+    };
+    bench.edge.ask(operation("7", "", Verb::Response));
+    bench.edge.ask(operation("", "8", Verb::Action));
+    let is_answer = |operation: &&Operation| operation.verb() == Verb::Response;
+    let answers = |all: &[Operation]| {
+        let answers: Vec<_> = all.iter().filter(is_answer).cloned().collect();
+        answers.iter().any(|answer| answer.parent_id == "8").then_some(answers)
+    };
+    let answers = bench.edge.until("the answer to the request", answers).await;
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn an_event_that_cannot_be_read_harms_no_other() {
     let bench = Bench::new(&[]);
     let mut bad = script_pod("bad", "../u1", "exec sleep 1000");
