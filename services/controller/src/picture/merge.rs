@@ -33,12 +33,28 @@ fn merge_status(from: &dyn Read, key: &ResourceKey, pod: &mut Value) -> Result<(
         None => None,
     };
     let uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    let status = reported
+    let mut status = reported
         .filter(|reported| reported.uid == uid)
         .and_then(|reported| serde_json::from_slice(&reported.status).ok())
         .unwrap_or_else(|| json!({"phase": "Pending"}));
+    if let Some(given) = pod.pointer("/status/conditions").and_then(Value::as_array) {
+        add_conditions(&mut status, given);
+    }
     pod["status"] = status;
     Ok(())
+}
+
+/// Adds the conditions that the node does not report: those of readiness gates, which others own.
+fn add_conditions(status: &mut Value, given: &[Value]) {
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
+    for condition in given {
+        if !conditions.iter().any(|reported| reported["type"] == condition["type"]) {
+            conditions.push(condition.clone());
+        }
+    }
 }
 
 /// Adds the Node object that the node reported, and sets its Ready condition from its last contact.
@@ -129,6 +145,18 @@ fn merge_missing(into: &mut Value, from: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_condition_of_a_readiness_gate_stays_beside_those_of_the_node() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let mut status = json!({"conditions": [condition("Ready", "True")]});
+        add_conditions(&mut status, &[condition("Ready", "False"), condition("gate", "True")]);
+        let both = json!([condition("Ready", "True"), condition("gate", "True")]);
+        assert_eq!(status["conditions"], both);
+        let mut pending = json!({"phase": "Pending"});
+        add_conditions(&mut pending, &[condition("gate", "True")]);
+        assert_eq!(pending["conditions"], json!([condition("gate", "True")]));
+    }
 
     #[test]
     fn a_node_is_ready_while_it_is_reachable() {
