@@ -44,7 +44,8 @@ pub enum RuntimeKind {
     /// images and nothing is mounted: a container starts in its own root directory, in which every
     /// mountPath is a link to its volume. A command reaches the mountPath `/etc/app` as `etc/app` or
     /// `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is also
-    /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`.
+    /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`. The termination message
+    /// is read below the root, too: by default from `$HEADWATER_ROOT/dev/termination-log`.
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
@@ -104,6 +105,24 @@ pub struct Settings {
     pub log_bytes_max: u64,
     /// Log files kept for one run of a container.
     pub log_files_max: u32,
+    /// When the node lacks a resource.
+    pub pressure: PressureSettings,
+}
+
+/// The least of each resource that a node has without pressure; each default is a constant of this
+/// module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PressureSettings {
+    /// Bytes of memory that processes can still get.
+    pub memory_available_bytes: u64,
+    /// Free bytes of the file system of the pod worker's directory, in percent.
+    pub disk_available_percent: u8,
+    /// Free files of this file system, in percent.
+    pub files_free_percent: u8,
+    /// Free process ids, in percent.
+    pub pids_available_percent: u8,
+    /// A pressure ends when there was enough for this time.
+    pub hold: Duration,
 }
 
 /// As KubeEdge's add workers.
@@ -137,6 +156,29 @@ const LOG_BYTES_MAX: u64 = 10 << 20;
 /// As a kubelet's containerLogMaxFiles.
 const LOG_FILES_MAX: u32 = 5;
 
+/// As a kubelet's hard eviction threshold `memory.available`.
+const MEMORY_AVAILABLE_BYTES: u64 = 100 << 20;
+/// As a kubelet's hard eviction threshold `nodefs.available`.
+const DISK_AVAILABLE_PERCENT: u8 = 10;
+/// As a kubelet's hard eviction threshold `nodefs.inodesFree`.
+const FILES_FREE_PERCENT: u8 = 5;
+/// A kubelet has no threshold: with this many left, a burst of processes still finds an id.
+const PIDS_AVAILABLE_PERCENT: u8 = 5;
+/// As a kubelet's evictionPressureTransitionPeriod.
+const PRESSURE_HOLD: Duration = Duration::from_mins(5);
+
+impl Default for PressureSettings {
+    fn default() -> Self {
+        Self {
+            memory_available_bytes: MEMORY_AVAILABLE_BYTES,
+            disk_available_percent: DISK_AVAILABLE_PERCENT,
+            files_free_percent: FILES_FREE_PERCENT,
+            pids_available_percent: PIDS_AVAILABLE_PERCENT,
+            hold: PRESSURE_HOLD,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -154,6 +196,7 @@ impl Default for Settings {
             pods_max: PODS_MAX,
             log_bytes_max: LOG_BYTES_MAX,
             log_files_max: LOG_FILES_MAX,
+            pressure: PressureSettings::default(),
         }
     }
 }

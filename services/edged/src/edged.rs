@@ -18,6 +18,7 @@ use crate::api::pod_reporter::PodReporter;
 use crate::config::{EdgedConfig, RuntimeKind};
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
+use crate::node::measurement::measure;
 use crate::node::object::NodeFacts;
 use crate::node::reporter;
 use crate::pod::PodUid;
@@ -135,9 +136,13 @@ impl Edged {
         let gather = {
             let version = runtime.features().version.clone();
             let (node, pods_max) = (node.clone(), settings.pods_max);
-            move || NodeFacts::gather(node.clone(), node_address, pods_max, version.clone())
+            move || {
+                let facts =
+                    NodeFacts::gather(node.clone(), node_address, pods_max, version.clone());
+                (facts, measure(&dir))
+            }
         };
-        let allocatable = gather().allocatable();
+        let allocatable = gather().0.allocatable();
         let (resend, stop) = (resend_node.clone(), cancel.clone());
         tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
         let logs = ContainerLogs(runtime.clone());

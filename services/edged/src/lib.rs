@@ -24,7 +24,7 @@
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
 //! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics`, `backoff` |
-//! | `node` | the Node object and its reports | `api`, `config`, `backoff` |
+//! | `node` | the Node object, its pressures and its reports | `api`, `config`, `backoff` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
 //! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
@@ -45,7 +45,7 @@ pub mod runtime;
 mod worker;
 
 pub use api::client::SocketPathTooLong;
-pub use config::{EdgedConfig, ProcessConfig, RuntimeKind, Settings};
+pub use config::{EdgedConfig, PressureSettings, ProcessConfig, RuntimeKind, Settings};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use super::pressure::{Pressure, Pressures};
 use crate::container::downward_api::Allocatable;
 
 /// The facts that the Node object states.
@@ -68,7 +69,12 @@ impl NodeFacts {
 
 /// The Node object at `now`. A condition that did not change since `before` keeps the time of its
 /// last change.
-pub(crate) fn node(facts: &NodeFacts, before: Option<&Node>, now: Timestamp) -> Node {
+pub(crate) fn node(
+    facts: &NodeFacts,
+    pressures: Pressures,
+    before: Option<&Node>,
+    now: Timestamp,
+) -> Node {
     let name = facts.name.as_str();
     let labels = [
         ("kubernetes.io/hostname", name),
@@ -100,7 +106,7 @@ pub(crate) fn node(facts: &NodeFacts, before: Option<&Node>, now: Timestamp) -> 
             ]),
             allocatable: Some(capacity.clone()),
             capacity: Some(capacity),
-            conditions: Some(conditions(before, now)),
+            conditions: Some(conditions(pressures, before, now)),
             node_info: Some(NodeSystemInfo {
                 architecture: architecture().to_owned(),
                 boot_id: facts.boot_id.clone(),
@@ -119,12 +125,34 @@ pub(crate) fn node(facts: &NodeFacts, before: Option<&Node>, now: Timestamp) -> 
     }
 }
 
-fn conditions(before: Option<&Node>, now: Timestamp) -> Vec<NodeCondition> {
-    // A node whose worker sends this is ready. Pressure is not measured and therefore not claimed.
+/// The reasons and messages of a kubelet.
+fn conditions(pressures: Pressures, before: Option<&Node>, now: Timestamp) -> Vec<NodeCondition> {
+    let Pressures { memory, disk, pids } = pressures;
+    let finding = |kind, pressure, absent: (_, _), present: (_, _)| match pressure {
+        Pressure::Absent => (kind, "False", absent.0, absent.1),
+        Pressure::Present => (kind, "True", present.0, present.1),
+        Pressure::Unknown => (kind, "Unknown", "NotMeasured", "this resource cannot be measured"),
+    };
     let findings = [
-        ("MemoryPressure", "False", "NotMeasured", "memory pressure is not measured"),
-        ("DiskPressure", "False", "NotMeasured", "disk pressure is not measured"),
-        ("PIDPressure", "False", "NotMeasured", "process pressure is not measured"),
+        finding(
+            "MemoryPressure",
+            memory,
+            ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+            ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        ),
+        finding(
+            "DiskPressure",
+            disk,
+            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ),
+        finding(
+            "PIDPressure",
+            pids,
+            ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+        ),
+        // A node whose worker sends this is ready.
         ("Ready", "True", "EdgedReady", "edged runs pods"),
     ];
     let before =
@@ -169,6 +197,9 @@ fn os_image(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const ENOUGH: Pressures =
+        Pressures { memory: Pressure::Absent, disk: Pressure::Absent, pids: Pressure::Absent };
+
     fn facts() -> NodeFacts {
         let name = "gw-1".parse().expect("a name");
         NodeFacts::gather(name, IpAddr::from([10, 0, 0, 7]), 110, "hollow://1".to_owned())
@@ -176,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_node_object_has_the_fields_of_a_kubelets_node() {
-        let node = node(&facts(), None, Timestamp::UNIX_EPOCH);
+        let node = node(&facts(), ENOUGH, None, Timestamp::UNIX_EPOCH);
         let labels = node.metadata.labels.expect("labels");
         assert_eq!(labels["kubernetes.io/hostname"], "gw-1");
         assert!(labels.contains_key("node-role.kubernetes.io/edge"));
@@ -189,10 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn a_pressure_is_a_condition_with_a_kubelets_reason() {
+        let pressures = Pressures { disk: Pressure::Present, pids: Pressure::Unknown, ..ENOUGH };
+        let node = node(&facts(), pressures, None, Timestamp::UNIX_EPOCH);
+        let conditions = node.status.expect("a status").conditions.expect("conditions");
+        let found = conditions.iter().map(|condition| {
+            let reason = condition.reason.as_deref().unwrap_or_default();
+            (condition.type_.as_str(), condition.status.as_str(), reason)
+        });
+        let wanted = [
+            ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+            ("DiskPressure", "True", "KubeletHasDiskPressure"),
+            ("PIDPressure", "Unknown", "NotMeasured"),
+            ("Ready", "True", "EdgedReady"),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
     fn a_condition_that_stays_keeps_the_time_of_its_change() {
-        let first = node(&facts(), None, Timestamp::UNIX_EPOCH);
+        let first = node(&facts(), ENOUGH, None, Timestamp::UNIX_EPOCH);
         let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(60);
-        let second = node(&facts(), Some(&first), later);
+        let second = node(&facts(), ENOUGH, Some(&first), later);
         let condition = &second.status.expect("a status").conditions.expect("conditions")[3];
         assert_eq!(condition.last_heartbeat_time, Some(Time(later)));
         assert_eq!(condition.last_transition_time, Some(Time(Timestamp::UNIX_EPOCH)));

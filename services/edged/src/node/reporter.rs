@@ -11,37 +11,41 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::object::{NodeFacts, node};
+use super::pressure::{Measurement, PressureTracker, Pressures};
 use crate::api::client::EdgeClient;
 use crate::backoff::Backoff;
 use crate::config::Settings;
 
-/// Registers the node, then reports it when its facts change, when `resend` is notified, and at
-/// least every report period, until cancelled.
+/// Registers the node, then reports it when its facts or pressures change, when `resend` is notified,
+/// and at least every report period, until cancelled.
 pub(crate) async fn report(
-    gather: impl Fn() -> NodeFacts + Send + 'static,
+    gather: impl Fn() -> (NodeFacts, Measurement) + Send + 'static,
     edge: EdgeClient,
     settings: Settings,
     resend: Arc<Notify>,
     cancel: CancellationToken,
 ) {
     let mut backoff = Backoff::new(settings.reconnect_base, settings.reconnect_cap);
-    let mut reported: Option<(NodeFacts, Node, Instant)> = None;
+    let mut tracker = PressureTracker::default();
+    let mut reported: Option<(NodeFacts, Pressures, Node, Instant)> = None;
     let mut is_due = true;
     while !cancel.is_cancelled() {
-        let facts = gather();
-        let stale = reported
-            .as_ref()
-            .is_none_or(|(before, _, at)| *before != facts || at.elapsed() >= settings.node_report);
+        let (facts, measured) = gather();
+        let pressures = tracker.observe(&measured, &settings.pressure, Instant::now());
+        let stale = reported.as_ref().is_none_or(|(before, pressures_before, _, at)| {
+            let is_same = *before == facts && *pressures_before == pressures;
+            !is_same || at.elapsed() >= settings.node_report
+        });
         let mut pause = settings.node_check;
         if is_due || stale {
-            let before = reported.as_ref().map(|(_, node, _)| node);
-            let node = node(&facts, before, Timestamp::now());
+            let before = reported.as_ref().map(|(_, _, node, _)| node);
+            let node = node(&facts, pressures, before, Timestamp::now());
             let verb = if before.is_none() { Verb::Insert } else { Verb::Update };
             match send(&edge, verb, &node, &facts.name).await {
                 true => {
                     backoff.reset();
                     is_due = false;
-                    reported = Some((facts, node, Instant::now()));
+                    reported = Some((facts, pressures, node, Instant::now()));
                 }
                 false => pause = backoff.next_wait(),
             }

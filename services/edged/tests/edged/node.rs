@@ -5,7 +5,7 @@ use headwater_proto::local::Operation;
 use headwater_proto::local::operation::Verb;
 use serde_json::Value;
 
-use crate::bench::{Bench, is_ready, script_pod};
+use crate::bench::{Bench, condition, is_ready, script_pod};
 
 #[tokio::test]
 async fn a_node_is_registered_and_reported_again_after_a_new_listing() {
@@ -22,6 +22,22 @@ async fn a_node_is_registered_and_reported_again_after_a_new_listing() {
     assert!(runtime.is_some_and(|runtime| runtime.starts_with("process://")));
     bench.edge.list_again(true);
     bench.edge.until("the node again", |all| reported(all, Verb::Update)).await;
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_lacks_a_resource_reports_pressure() {
+    let bench = Bench::new(&[]);
+    let mut config = bench.config();
+    config.settings.pressure.memory_available_bytes = u64::MAX;
+    config.settings.pressure.disk_available_percent = 0;
+    config.settings.pressure.files_free_percent = 0;
+    let edged = Edged::spawn(config).await.expect("starts");
+    let reported = |all: &[Operation]| all.iter().find(|o| o.resource == "null/node/gw-1").cloned();
+    let node = bench.edge.until("the node", reported).await;
+    let node: Value = serde_json::from_slice(&node.content).expect("JSON");
+    assert_eq!(condition(&node["status"], "MemoryPressure"), "True");
+    assert_eq!(condition(&node["status"], "DiskPressure"), "False");
     edged.stop().await;
 }
 

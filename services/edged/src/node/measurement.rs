@@ -1,0 +1,72 @@
+//! Measures what the machine has left: memory, the disk of a directory, process ids.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::statvfs::{Statvfs, statvfs};
+
+use super::pressure::{Measurement, Share};
+
+/// Measures the machine, and the file system of `dir` or of the nearest directory above it.
+pub(crate) fn measure(dir: &Path) -> Measurement {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let disk = dir.ancestors().find_map(|dir| statvfs(dir).ok());
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(read);
+    Measurement {
+        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        disk_bytes: disk.as_ref().map(bytes),
+        disk_files: disk.as_ref().and_then(files),
+        pids: pids(&read("/proc/loadavg"), &limits),
+    }
+}
+
+fn bytes(disk: &Statvfs) -> Share {
+    Share { free: disk.blocks_available(), all: disk.blocks() }
+}
+
+/// A file system that makes room for files as they come has none.
+fn files(disk: &Statvfs) -> Option<Share> {
+    let files = Share { free: disk.files_available(), all: disk.files() };
+    Some(files).filter(|files| files.all > 0)
+}
+
+/// The line `MemAvailable: 1234 kB` of `/proc/meminfo`, in bytes.
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The fourth field of `/proc/loadavg` is `<runnable>/<all>` threads, each of which has an id.
+fn pids(loadavg: &str, limits: &[String]) -> Option<Share> {
+    let (_, used) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
+    let used: u64 = used.parse().ok()?;
+    let all = limits.iter().filter_map(|limit| limit.trim().parse().ok()).min()?;
+    Some(Share { free: u64::saturating_sub(all, used), all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_can_be_measured() {
+        let Measurement { memory_bytes, disk_bytes, pids, .. } =
+            measure(Path::new("/no/such/directory"));
+        assert!(memory_bytes.is_some_and(|bytes| bytes > 0));
+        assert!(disk_bytes.is_some_and(|disk| disk.all > 0));
+        assert!(pids.is_some_and(|pids| pids.free < pids.all));
+    }
+
+    #[test]
+    fn the_files_of_the_kernel_are_read_by_their_form() {
+        assert_eq!(memory_bytes("MemTotal: 9 kB\nMemAvailable:   2 kB\n"), Some(2048));
+        assert_eq!(memory_bytes("MemTotal: 9 kB\n"), None);
+        let limits = ["32768\n".to_owned(), "100\n".to_owned()];
+        let share = Some(Share { free: 70, all: 100 });
+        assert_eq!(pids("0.1 0.2 0.3 2/30 4242\n", &limits), share);
+        assert_eq!(pids("", &limits), None);
+        assert_eq!(pids("0.1 0.2 0.3 2/30 4242\n", &[]), None);
+    }
+}
