@@ -7,9 +7,12 @@ use std::path::PathBuf;
 mod argument_space;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
+pub mod termination;
 pub mod volume;
 pub(crate) mod volume_content;
 mod volume_files;
+
+use termination::{StopSignal, TerminationMessage};
 
 /// Everything that a runtime needs to start a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub struct LaunchSpec {
     pub working_dir: Option<String>,
     /// The volumes that the container mounts.
     pub mounts: Vec<Mount>,
+    /// The signal that asks the container to end.
+    pub stop_signal: StopSignal,
+    /// Where the container leaves its termination message.
+    pub termination_message: TerminationMessage,
 }
 
 /// A volume at its place in a container.

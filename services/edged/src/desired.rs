@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::pod::{InvalidPodUid, PodUid};
+use crate::pod::{self, InvalidPodUid, PodUid};
 use crate::pod_fields::{Column, PodFindings, inspect};
 
 pub(crate) mod change_traces;
@@ -183,9 +183,9 @@ impl DesiredState {
         pod.metadata.namespace = key.namespace().map(str::to_owned);
         pod.metadata.name = Some(key.name().to_owned());
         pod.metadata.uid = Some(uid.as_str().to_owned());
-        // Nothing here reads these two, and they may be larger than the spec.
+        // Nothing here reads them, and they may be larger than the spec.
         pod.metadata.managed_fields = None;
-        pod.status = None;
+        pod.status = pod::gate_conditions(&pod);
         let pod = CompressedObject::encode(&pod).map_err(malformed)?;
         let findings = Arc::new(inspect(self.column, &json));
         self.pods.insert(key, DesiredPod { uid, pod, findings });

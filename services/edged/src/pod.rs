@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use serde::{Deserialize, Serialize};
 
 /// Kubernetes' grace period of a pod that states none.
@@ -158,6 +158,23 @@ pub fn grace(pod: &Pod) -> Duration {
 /// A grace period of so many seconds, as in a manifest; `None` for a negative one.
 pub(crate) fn grace_of(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds).min(GRACE_MAX))
+}
+
+/// The time that the pod may be active on its node, from its start; `None` for any time.
+pub fn active_deadline(pod: &Pod) -> Option<Duration> {
+    let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+/// The part of the pod's status that is input of the node: the conditions that its readiness gates
+/// name. Others own them.
+pub(crate) fn gate_conditions(pod: &Pod) -> Option<PodStatus> {
+    let gates = pod.spec.as_ref()?.readiness_gates.as_deref()?;
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    let is_gate = |kind: &str| gates.iter().any(|gate| gate.condition_type == kind);
+    let kept: Vec<_> = conditions.iter().filter(|c| is_gate(&c.type_)).cloned().collect();
+    let status = PodStatus { conditions: Some(kept), ..PodStatus::default() };
+    status.conditions.as_ref().is_some_and(|kept| !kept.is_empty()).then_some(status)
 }
 
 /// Whether the cloud deletes the pod.

@@ -16,12 +16,14 @@
 //! | `container_tracker`, `image_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
+//! | `http_get`, `unverified_tls` | their HTTP requests |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -38,6 +40,7 @@ mod crash_loop;
 mod dependencies;
 mod executor;
 mod handler;
+mod http_get;
 mod image_tracker;
 mod observation;
 pub mod plan;
@@ -46,6 +49,7 @@ mod report;
 mod setup_failure;
 mod signal;
 pub(crate) mod status;
+mod unverified_tls;
 mod warnings;
 
 use container_tracker::ContainerTracker;
@@ -87,6 +91,8 @@ pub(crate) struct Worker {
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
     ended: Option<Outcome>,
+    /// Why the pod fails although its containers did not, and the time by which they end.
+    failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
     /// The latest status, perhaps from an earlier worker of this pod.
@@ -146,6 +152,7 @@ impl Worker {
             end_since: None,
             // A pod that is not admitted has failed before anything of it runs.
             ended: is_refused.then_some(Outcome::Failed),
+            failing: None,
             fail_reason: is_refused.then_some(FailReason::OutOfPods),
             reported,
             has_reported: false,
@@ -180,8 +187,8 @@ impl Worker {
         let pod = self.receive(wake);
         loop {
             let state = self.observe(&pod).await;
-            let now = Instant::now();
-            let fate = self.fate(&pod, now);
+            let (now, time) = (Instant::now(), Timestamp::now());
+            let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
                 self.write_volumes().await;
             }
@@ -203,7 +210,9 @@ impl Worker {
             let resync = now + self.shared.settings.resync;
             // A time in the past was not tried again: the pod is about to end, or has ended.
             let setup_at = self.setup.as_ref().map(|setup| setup.retry_at()).filter(|at| *at > now);
-            let wake_at = [plan.wake_at, self.retry_at, setup_at];
+            let active_for = self.active_for(&pod, time).filter(|_| fate == Fate::Run);
+            let active_until = active_for.and_then(|left| now.checked_add(left));
+            let wake_at = [plan.wake_at, self.retry_at, setup_at, active_until];
             return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
     }

@@ -127,7 +127,7 @@ impl Allocatable {
 }
 
 /// A quantity as a number: `500m`, `64Mi`, `1e3`.
-fn number(quantity: &Quantity) -> Result<f64, String> {
+pub(crate) fn number(quantity: &Quantity) -> Result<f64, String> {
     const SUFFIXES: [(&str, f64); 15] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret};
 
 use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
 use crate::container::downward_api::{self, FieldSource};
+use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::{LaunchSpec, Mount, WaitReason};
 use crate::desired::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
@@ -72,6 +73,10 @@ pub(crate) fn launch(
         env,
         working_dir: container.working_dir.clone(),
         mounts,
+        stop_signal: StopSignal::of(container).map_err(|error| {
+            config_error(format!("container {}: lifecycle.{error}", container.name))
+        })?,
+        termination_message: TerminationMessage::of(container).map_err(config_error)?,
     })
 }
 
@@ -359,7 +364,7 @@ fn mounts(
     Ok(mounts)
 }
 
-fn stays_inside(path: &str) -> bool {
+pub(super) fn stays_inside(path: &str) -> bool {
     !path.contains('\0')
         && Path::new(path).components().all(|part| !matches!(part, Component::ParentDir))
 }

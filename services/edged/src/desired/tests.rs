@@ -66,6 +66,25 @@ fn what_a_listing_names_counts_at_once_and_absence_only_at_its_complete_end() {
 }
 
 #[test]
+fn of_a_status_only_the_conditions_of_readiness_gates_are_kept() {
+    let conditions = |gates: Value| {
+        let object = json!({
+            "metadata": {"uid": "1"}, "spec": {"containers": [], "readinessGates": gates},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "False"}, {"type": "shop/traffic", "status": "True"}]},
+        });
+        let mut desired = desired();
+        take(&mut desired, [event(Kind::Apply, "shop/pod/a", object)]);
+        let pod = desired.pods().values().next().expect("the pod").pod.decode();
+        serde_json::to_value(pod.status).expect("JSON")
+    };
+    assert_eq!(conditions(json!(null)), json!(null));
+    let gate = json!([{"conditionType": "shop/traffic"}]);
+    let kept = json!({"conditions": [{"type": "shop/traffic", "status": "True"}]});
+    assert_eq!(conditions(gate), kept);
+}
+
+#[test]
 fn the_end_of_an_incomplete_listing_removes_nothing() {
     let mut desired = desired();
     take(&mut desired, [pod(Kind::Apply, "a", "1", Some("gw-1"))]);

@@ -76,7 +76,7 @@ impl Runtime for HollowRuntime {
                 RunState::Running { started_at: now }
             };
             let before = containers.get(&launch.container).map(AsRef::as_ref);
-            if let Some(runs) = RunHistory::next(before, 0, state, None) {
+            if let Some(runs) = RunHistory::next(before, 0, state, None, launch.stop_signal) {
                 containers.insert(launch.container.clone(), Box::new(runs));
             }
         });
@@ -89,11 +89,11 @@ impl Runtime for HollowRuntime {
         container: &str,
         request: StopRequest,
     ) -> Result<(), RuntimeError> {
-        let signal = if request.kills() { 9 } else { 15 };
         self.with(|pods| {
             let runs = pods.get_mut(pod).and_then(|pod| pod.get_mut(container));
             let Some(runs) = runs else { return };
             let RunState::Running { started_at } = runs.state else { return };
+            let signal = runs.signal_of(request);
             let exit = Exit::observed(128 + signal, Some(signal), started_at);
             runs.state = RunState::Exited(Exit { interrupted: request.interrupts, ..exit });
         });

@@ -173,7 +173,8 @@ impl Runtime for MemoryRuntime {
         let before = state.containers.get(&launch.container);
         let run = RunState::Running { started_at: Timestamp::now() };
         let image_id = image.map(|image| image_id(&image));
-        if let Some(runs) = RunHistory::next(before, state.sandbox_attempt, run, image_id) {
+        let (sandbox, signal) = (state.sandbox_attempt, launch.stop_signal);
+        if let Some(runs) = RunHistory::next(before, sandbox, run, image_id, signal) {
             state.containers.insert(launch.container.clone(), runs);
         }
         Ok(())
@@ -186,12 +187,11 @@ impl Runtime for MemoryRuntime {
         request: StopRequest,
     ) -> Result<(), RuntimeError> {
         let is_stubborn = self.lock().stubborn.contains(&(pod.clone(), container.to_owned()));
-        let is_running =
-            self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running);
-        if !is_running {
+        let runs = self.pod(pod).containers.remove(container).filter(RunHistory::is_running);
+        let Some(runs) = runs else {
             return Err(RuntimeError::NotRunning { container: container.to_owned() });
-        }
-        let signal = if request.kills() { 9 } else { 15 };
+        };
+        let signal = runs.signal_of(request);
         if request.kills() || !is_stubborn {
             self.change(pod, |state| {
                 end(state, container, 128 + signal, Some(signal), request.interrupts);

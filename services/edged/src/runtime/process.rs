@@ -33,6 +33,7 @@ mod process_identity;
 mod run_directory;
 pub mod shim;
 mod state;
+mod termination_file;
 mod user;
 mod volumes;
 
@@ -131,11 +132,7 @@ impl Runtime for ProcessRuntime {
     }
 
     fn pod(&self, pod: &PodUid) -> PodState {
-        self.state.with(|pods| {
-            let containers = pods.get(pod).into_iter().flatten();
-            let containers = containers.map(|(name, entry)| (name.clone(), entry.history()));
-            PodState { containers: containers.collect(), ..PodState::default() }
-        })
+        self.state.with(|pods| pods.get(pod).map(state::pod_state).unwrap_or_default())
     }
 
     async fn relist(&self) -> Result<(), RuntimeError> {
@@ -176,7 +173,7 @@ impl Runtime for ProcessRuntime {
         if request.interrupts {
             dir.mark_interrupted().map_err(FileError::new("mark", dir.path()))?;
         }
-        let signal = if request.kills() { Signal::SIGKILL } else { Signal::SIGTERM };
+        let signal = if request.kills() { Signal::SIGKILL } else { process.stop_signal.signal() };
         process
             .identity
             .signal_group(signal)

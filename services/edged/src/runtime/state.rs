@@ -5,7 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
+
+use super::StopRequest;
+use crate::container::termination::StopSignal;
 
 /// A pod as its runtime knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct RunHistory {
     pub previous: Option<Exit>,
     /// The id of the image that the latest run uses; `None` if the runtime has no images.
     pub image_id: Option<Arc<str>>,
+    /// The signal that asks the latest run to end.
+    pub stop_signal: StopSignal,
 }
 
 /// The state of a run.
@@ -141,6 +147,7 @@ impl RunHistory {
         sandbox_attempt: u32,
         state: RunState,
         image_id: Option<Arc<str>>,
+        stop_signal: StopSignal,
     ) -> Option<Self> {
         let (attempt, previous) = match before {
             None => (0, None),
@@ -149,7 +156,12 @@ impl RunHistory {
             }
             Some(Self { state: RunState::Running { .. }, .. }) => return None,
         };
-        Some(Self { attempt, sandbox_attempt, state, previous, image_id })
+        Some(Self { attempt, sandbox_attempt, state, previous, image_id, stop_signal })
+    }
+
+    /// The number of the signal that a request to end sends.
+    pub(crate) fn signal_of(&self, request: StopRequest) -> i32 {
+        if request.kills() { Signal::SIGKILL as i32 } else { self.stop_signal.number() }
     }
 
     /// Whether the latest run runs.

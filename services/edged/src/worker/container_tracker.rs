@@ -1,7 +1,10 @@
 //! What a worker knows of one container beyond the runtime: back-off, probes, hooks, stops.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ContainerStatus;
 use tokio::time::Instant;
 
 use super::crash_loop::CrashLoop;
@@ -16,6 +19,8 @@ use crate::runtime::{RunHistory, RunState};
 #[derive(Debug)]
 pub(super) struct ContainerTracker {
     runs: Option<RunHistory>,
+    /// The image that the spec named when the latest run started.
+    image: Option<Arc<str>>,
     crash: CrashLoop,
     stopping: Option<Stopping>,
     unhealthy: Option<Instant>,
@@ -55,6 +60,7 @@ impl ContainerTracker {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             runs: None,
+            image: None,
             crash: CrashLoop::new(settings.backoff_base, settings.backoff_cap),
             stopping: None,
             unhealthy: None,
@@ -73,6 +79,9 @@ impl ContainerTracker {
             return;
         }
         let is_new = self.attempt() != Some(runs.attempt);
+        if is_new {
+            self.image = None;
+        }
         if is_new || matches!(runs.state, RunState::Exited(_)) {
             self.stopping = None;
             self.unhealthy = None;
@@ -93,6 +102,30 @@ impl ContainerTracker {
         self.start_error = None;
     }
 
+    /// Continues from the status that an earlier worker reported of the latest run: the restart of
+    /// the worker changes nothing about the container.
+    pub(super) fn adopt(&mut self, status: &ContainerStatus) {
+        if !self.is_running() {
+            return;
+        }
+        let gate = |is_open: bool| if is_open { Gate::Open } else { Gate::Closed };
+        self.startup = gate(status.started == Some(true));
+        self.readiness = gate(status.ready);
+        self.set_image(&status.image);
+    }
+
+    /// Records the image of the latest run.
+    pub(super) fn set_image(&mut self, image: &str) {
+        if self.image.as_deref() != Some(image) {
+            self.image = Some(image.into());
+        }
+    }
+
+    /// Whether the latest run is known to have another image.
+    pub(super) fn has_other_image(&self, image: &str) -> bool {
+        self.image.as_deref().is_some_and(|runs| runs != image)
+    }
+
     /// The facts for the planner.
     pub(super) fn facts(&self, now: Instant) -> ContainerFacts {
         let run = match self.runs.as_ref().map(|runs| &runs.state) {
@@ -110,6 +143,7 @@ impl ContainerTracker {
             blocked: self.crash.blocked(now),
             refused: self.start_error.as_ref().map(|(reason, _)| reason.clone()),
             retry_at: self.start_error.as_ref().map(|(_, at)| *at),
+            run_image: self.image.clone(),
             ..ContainerFacts::default()
         }
     }
@@ -132,6 +166,21 @@ impl ContainerTracker {
     /// Whether the container is ready.
     pub(super) fn is_ready(&self) -> bool {
         self.is_started() && self.readiness == Gate::Open && self.unhealthy.is_none()
+    }
+
+    /// Whether the readiness probe has succeeded, in this worker or in an earlier one.
+    pub(super) fn is_readiness_open(&self) -> bool {
+        self.readiness == Gate::Open
+    }
+
+    /// The time that the latest run has run by `now`; zero if it does not run.
+    pub(super) fn age(&self, now: Timestamp) -> Duration {
+        match self.runs.as_ref().map(|runs| &runs.state) {
+            Some(RunState::Running { started_at }) => {
+                Duration::try_from(now.duration_since(*started_at)).unwrap_or_default()
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether the container was ever started.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -51,9 +52,9 @@ impl Worker {
             Action::Terminate(name) => {
                 let deadline = self.deadline(pod, name, fate);
                 let within = deadline.saturating_duration_since(Instant::now());
-                self.stop(name, within.max(TERMINATION_MIN)).await
+                self.stop(pod, name, fate, within.max(TERMINATION_MIN)).await
             }
-            Action::Kill(name) => self.stop(name, Duration::ZERO).await,
+            Action::Kill(name) => self.stop(pod, name, fate, Duration::ZERO).await,
             Action::Refuse(reason) => self.refuse(*reason),
             Action::AskDelete => {
                 let trace = self.trace.clone();
@@ -185,6 +186,7 @@ impl Worker {
         self.shared.metrics.started(is_restart);
         if let Some(runs) = self.shared.runtime.pod(&self.record.uid).containers.remove(name) {
             tracker.observe(runs, now);
+            tracker.set_image(container.image.as_deref().unwrap_or_default());
         }
         self.post_start(container);
         StepOutcome::Changed
@@ -236,13 +238,16 @@ impl Worker {
     }
 
     /// Asks the container to end within this time; zero kills it.
-    async fn stop(&mut self, name: &str, within: Duration) -> StepOutcome {
+    async fn stop(&mut self, pod: &Pod, name: &str, fate: Fate, within: Duration) -> StepOutcome {
         let Ok(_permit) = self.shared.removing.acquire().await else { return StepOutcome::Waiting };
         let runtime = &self.shared.runtime;
         let is_shutdown = self.assignment.shutdown.is_some();
         let is_lost = runtime.features().sandboxes
             && runtime.pod(&self.record.uid).sandbox == SandboxState::Lost;
-        let request = StopRequest { within, interrupts: is_shutdown || is_lost };
+        // A container whose image is to be replaced starts again under any restart policy, too.
+        let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(c));
+        let is_replaced = fate == Fate::Run && is_outdated;
+        let request = StopRequest { within, interrupts: is_shutdown || is_lost || is_replaced };
         // A stop of the machine does not follow from the change that brought the pod here.
         let span = if is_shutdown { Span::none() } else { self.span("pod stop") };
         let began = Instant::now();
@@ -306,21 +311,24 @@ impl Worker {
             let target = self.target(container);
             let Some(tracker) = self.containers.get_mut(&container.name) else { continue };
             let Some(attempt) = tracker.attempt() else { continue };
+            let age = tracker.age(Timestamp::now());
             let start = |kind| {
                 let signals = self.signals.clone();
-                let start = || probe::start(kind, container, &target, attempt, signals);
+                let start = || probe::start(kind, container, &target, attempt, age, signals);
                 can_be_probed.then(start).flatten()
             };
             let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
             if is_startup_due {
-                let startup = start(ProbeKind::Startup);
+                // A run that an earlier worker has seen started is not asked again.
+                let is_due = !tracker.is_started();
+                let startup = is_due.then(|| start(ProbeKind::Startup)).flatten();
                 let closed = startup.is_some();
                 let probers = startup.into_iter().collect();
                 tracker.set_probes(ProbeStage::Startup, probers, gate(closed));
             }
             if tracker.is_started() && tracker.probe_stage() == ProbeStage::Startup {
                 let readiness = start(ProbeKind::Readiness);
-                let closed = readiness.is_some();
+                let closed = readiness.is_some() && !tracker.is_readiness_open();
                 let liveness = start(ProbeKind::Liveness);
                 let probers = readiness.into_iter().chain(liveness).collect();
                 tracker.set_probes(ProbeStage::Steady, probers, gate(closed));

@@ -1,22 +1,19 @@
 //! The handlers of hooks and probes: a command in a container, or a request to one of its ports.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Empty;
-use hyper::Request;
-use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{
     ContainerPort, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
-use tokio_util::task::AbortOnDropHandle;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::http_get;
 use crate::pod::PodUid;
 use crate::runtime::NodeRuntime;
 use headwater_telemetry::error_chain;
@@ -87,7 +84,7 @@ impl Handler {
         let work = async {
             match self {
                 Self::Exec(command) => exec(target, command, timeout).await,
-                Self::HttpGet(action) => http_get(target, action).await,
+                Self::HttpGet(action) => http_get::send(target, action).await,
                 Self::TcpSocket(action) => {
                     connect(target, action.host.as_deref(), &action.port).await.map(drop)
                 }
@@ -114,50 +111,31 @@ async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<
     }
 }
 
-async fn connect(
+/// Opens a connection to a port of the container, or of another host. Also returns the host's name.
+pub(super) async fn connect(
     target: &Target,
     host: Option<&str>,
     port: &IntOrString,
-) -> Result<(TcpStream, String), String> {
+) -> Result<(TcpStream, HostAndPort), String> {
     let port = port_number(target, port)?;
+    let host = host.filter(|host| !host.is_empty());
     let host = host.map_or_else(|| target.address.to_string(), str::to_owned);
     let stream = TcpStream::connect((host.as_str(), port))
         .await
         .map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
-    Ok((stream, format!("{host}:{port}")))
+    Ok((stream, HostAndPort { host, port }))
 }
 
-async fn http_get(target: &Target, action: &HTTPGetAction) -> Result<(), String> {
-    if action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
-        return Err("httpGet with scheme HTTPS is not supported: use tcpSocket or exec".to_owned());
-    }
-    let (stream, authority) = connect(target, action.host.as_deref(), &action.port).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| format!("{authority} does not speak HTTP: {error}"))?;
-    let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
-    let headers = action.http_headers.as_deref().unwrap_or_default();
-    let mut request = Request::get(path).header("user-agent", "headwater-probe");
-    if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
-        request = request.header("host", &authority);
-    }
-    for header in headers {
-        request = request.header(&header.name, &header.value);
-    }
-    let request = request
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| format!("the httpGet request is invalid: {error}"))?;
-    // The connection makes progress only while it is polled. It is closed after the response's head.
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| format!("no response from {authority}: {error}"))?;
-    let status = response.status();
-    if status.is_success() || status.is_redirection() {
-        Ok(())
-    } else {
-        Err(format!("HTTP probe failed with statuscode: {}", status.as_u16()))
+/// The other end of a connection. Displayed as in a URL.
+pub(super) struct HostAndPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for HostAndPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 
@@ -194,5 +172,6 @@ fn port_number(target: &Target, port: &IntOrString) -> Result<u16, String> {
     };
     number
         .and_then(|number| u16::try_from(number).ok())
+        .filter(|number| *number > 0)
         .ok_or_else(|| format!("container {} has no port {port:?}", target.container))
 }

@@ -2,18 +2,22 @@
 //! turns both into the facts of a plan.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use tokio::time::Instant;
 
 use super::container_tracker::ContainerTracker;
 use super::dependencies::WorkerDependencies;
-use super::plan::{self, Containers, Fate, FinalStep, Plan, PodFacts, Sandbox};
+use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
+use super::status::container_id;
 use super::{Worker, container_of};
 use crate::container::downward_api::FieldSource;
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
+use crate::desired::compressed_object::CompressedObject;
 use crate::pod;
-use crate::runtime::{PodState, SandboxState};
+use crate::runtime::{PodState, RunHistory, RunState, SandboxState};
 
 /// Why the last launch of a container was refused.
 #[derive(Clone, Debug)]
@@ -99,10 +103,22 @@ impl Worker {
     pub(super) async fn observe(&mut self, pod: &Pod) -> PodState {
         let now = Instant::now();
         let state = self.shared.runtime.pod(&self.record.uid);
+        let mut reported = None;
         for (name, runs) in &state.containers {
-            let settings = &self.shared.settings;
-            let new = || Box::new(ContainerTracker::new(settings));
-            self.containers.entry(name.clone()).or_insert_with(new).observe(runs.clone(), now);
+            if let Some(tracker) = self.containers.get_mut(name) {
+                tracker.observe(runs.clone(), now);
+                continue;
+            }
+            // An earlier worker started it.
+            let mut tracker = Box::new(ContainerTracker::new(&self.shared.settings));
+            tracker.observe(runs.clone(), now);
+            let decode = || self.reported.as_ref().map(CompressedObject::decode);
+            let reported = reported.get_or_insert_with(decode).as_ref();
+            let id = container_id(&self.record.uid, name, runs.attempt);
+            if let Some(status) = reported.and_then(|reported| status_of(reported, &id, runs)) {
+                tracker.adopt(status);
+            }
+            self.containers.insert(name.clone(), tracker);
         }
         if let (Some(images), Some(tracker)) = (self.shared.runtime.images(), &mut self.images) {
             tracker.observe(&**images, pod, &state).await;
@@ -112,7 +128,7 @@ impl Worker {
     }
 
     /// The facts of the containers that ever ran.
-    pub(super) fn container_facts(&self, state: &PodState, now: Instant) -> Containers {
+    pub(super) fn container_facts(&self, pod: &Pod, state: &PodState, now: Instant) -> Containers {
         let facts = self.containers.iter().map(|(name, tracker)| {
             let mut facts = tracker.facts(now);
             facts.in_earlier_sandbox = state
@@ -121,12 +137,18 @@ impl Worker {
                 .is_some_and(|runs| runs.sandbox_attempt != state.sandbox_attempt);
             (name.clone(), facts)
         });
-        facts.collect()
+        let mut facts: Containers = facts.collect();
+        for container in pod::all_containers(pod) {
+            if let Some(facts) = facts.get_mut(&container.name) {
+                facts.is_outdated = self.is_outdated(container);
+            }
+        }
+        facts
     }
 
     /// Plans the next steps from the facts.
     pub(super) fn plan(&mut self, pod: &Pod, state: &PodState, fate: Fate, now: Instant) -> Plan {
-        let mut containers = self.container_facts(state, now);
+        let mut containers = self.container_facts(pod, state, now);
         for container in pod::all_containers(pod) {
             let name = &container.name;
             let facts = containers.entry(name.clone()).or_default();
@@ -136,10 +158,6 @@ impl Worker {
             if let Some(images) = &self.images {
                 facts.image = images.state(name);
             }
-        }
-        // A pod that is being stopped has not ended by itself.
-        if fate == Fate::Run && self.ended.is_none() {
-            self.ended = plan::outcome(pod, &containers);
         }
         let sandbox = match state.sandbox {
             _ if !self.shared.runtime.features().sandboxes => Sandbox::Unneeded,
@@ -166,8 +184,21 @@ impl Worker {
         Some((&error.reason, error.is_due.then_some(now)))
     }
 
+    /// Whether the container runs with another image than the spec names, and has to be replaced.
+    pub(super) fn is_outdated(&self, container: &Container) -> bool {
+        let tracker = self.containers.get(&container.name).filter(|_| self.images.is_some());
+        let image = container.image.as_deref().unwrap_or_default();
+        tracker.is_some_and(|tracker| tracker.is_running() && tracker.has_other_image(image))
+    }
+
     /// The pod's goal.
-    pub(super) fn fate(&mut self, pod: &Pod, now: Instant) -> Fate {
+    pub(super) fn fate(
+        &mut self,
+        pod: &Pod,
+        state: &PodState,
+        now: Instant,
+        time: Timestamp,
+    ) -> Fate {
         if let Some(deadline) = self.assignment.shutdown {
             return Fate::End { deadline, then: FinalStep::Leave };
         }
@@ -176,11 +207,50 @@ impl Worker {
         } else if pod::is_deleting(pod) {
             FinalStep::AskDelete
         } else {
-            return Fate::Run;
+            return self.run_or_fail(pod, state, now, time);
         };
         let since = *self.end_since.get_or_insert(now);
         Fate::End { deadline: since + pod::grace(pod), then }
     }
+
+    /// The goal of a pod that should run, unless it has been active for too long.
+    fn run_or_fail(&mut self, pod: &Pod, state: &PodState, now: Instant, time: Timestamp) -> Fate {
+        if let Some((reason, deadline)) = self.failing {
+            return Fate::Fail { reason, deadline };
+        }
+        // A pod that is being stopped has not ended by itself.
+        if self.ended.is_none() {
+            self.ended = plan::outcome(pod, &self.container_facts(pod, state, now));
+        }
+        if self.ended.is_some() || self.active_for(pod, time) != Some(Duration::ZERO) {
+            return Fate::Run;
+        }
+        let (reason, deadline) = (FailReason::DeadlineExceeded, now + pod::grace(pod));
+        tracing::info!(pod = %self.record.key, "a pod has reached its active deadline");
+        self.failing = Some((reason, deadline));
+        Fate::Fail { reason, deadline }
+    }
+
+    /// The time that the pod may still be active, if it has a deadline and has not ended.
+    pub(super) fn active_for(&self, pod: &Pod, time: Timestamp) -> Option<Duration> {
+        let limit = pod::active_deadline(pod).filter(|_| self.ended.is_none())?;
+        let active = time.duration_since(self.record.seen_at);
+        Some(limit.saturating_sub(Duration::try_from(active).unwrap_or_default()))
+    }
+}
+
+/// The status of this very run in a pod's status.
+fn status_of<'s>(pod: &'s PodStatus, id: &str, runs: &RunHistory) -> Option<&'s ContainerStatus> {
+    let RunState::Running { started_at } = runs.state else { return None };
+    let statuses = [&pod.init_container_statuses, &pod.container_statuses];
+    let is_run = |status: &&ContainerStatus| {
+        let running = status.state.as_ref().and_then(|state| state.running.as_ref());
+        let reported = running.and_then(|running| running.started_at.as_ref());
+        // A status has whole seconds.
+        let is_same = reported.is_some_and(|time| time.0.as_second() == started_at.as_second());
+        is_same && status.container_id.as_deref() == Some(id)
+    };
+    statuses.into_iter().flatten().flatten().find(is_run)
 }
 
 /// The hostname that the pod's containers see.

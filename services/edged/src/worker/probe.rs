@@ -59,18 +59,19 @@ impl Verdict {
     }
 }
 
-/// Starts the container's probe of this kind, if it has one.
+/// Starts the probe of this kind of a container that has run for `age`, if it has one.
 pub(crate) fn start(
     kind: ProbeKind,
     container: &Container,
     target: &Target,
     attempt: u32,
+    age: Duration,
     signals: Signals,
 ) -> Option<Prober> {
     let probe = kind.of(container)?;
     let handler = Handler::of_probe(probe)?;
     let mut verdict = Verdict::new(probe);
-    let delay = seconds(probe.initial_delay_seconds).unwrap_or_default();
+    let delay = seconds(probe.initial_delay_seconds).unwrap_or_default().saturating_sub(age);
     let period = seconds(probe.period_seconds).unwrap_or(PERIOD_DEFAULT);
     let timeout = seconds(probe.timeout_seconds).unwrap_or(TIMEOUT_DEFAULT);
     let target = target.clone();

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::Worker;
-use super::plan::{self, Fate, Plan};
+use super::plan::{self, Fate, Outcome, Plan};
 use super::status::{self, StatusFacts};
 use crate::desired::compressed_object::CompressedObject;
 use crate::runtime::PodState;
@@ -17,11 +17,15 @@ impl Worker {
         if !self.assignment.is_desired || self.assignment.shutdown.is_some() {
             return;
         }
-        let containers = self.container_facts(state, Instant::now());
-        let ended = self.ended.or_else(|| match fate {
-            Fate::Run => None,
-            Fate::End { .. } | Fate::Fail { .. } => plan::stopped(pod, &containers),
+        let containers = self.container_facts(pod, state, Instant::now());
+        let stopped = || plan::stopped(pod, &containers);
+        let ended = self.ended.or_else(|| match (fate, self.failing) {
+            (Fate::Run, _) => None,
+            // Its containers may have ended well.
+            (_, Some(_)) => stopped().map(|_| Outcome::Failed),
+            (Fate::End { .. } | Fate::Fail { .. }, None) => stopped(),
         });
+        let failing = self.failing.filter(|_| ended.is_some()).map(|(reason, _)| reason);
         let ready = self.containers.iter().filter(|(_, tracker)| tracker.is_ready());
         let ready = ready.map(|(name, _)| name.as_str()).collect();
         let before = self.reported.as_ref().map(CompressedObject::decode);
@@ -33,7 +37,7 @@ impl Worker {
             ready: &ready,
             waiting: &plan.waiting,
             ended,
-            fail_reason: self.fail_reason,
+            fail_reason: self.fail_reason.or(failing),
             notes: self.assignment.findings.notes(),
             start_time: self.record.seen_at,
             node_address: self.shared.address,

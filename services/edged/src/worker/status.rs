@@ -12,10 +12,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
-use crate::pod::{PodUid, init_containers, is_sidecar, main_containers};
+use crate::pod::{
+    PodUid, RestartPolicy, all_containers, init_containers, is_sidecar, main_containers,
+};
 use crate::runtime::{Exit, PodState, RunState};
 
 mod condition;
+mod qos;
+
+/// The termination messages of all containers of a pod, as under a kubelet.
+const MESSAGES_BYTES_MAX: usize = 12 << 10;
 
 /// The facts from which a status is derived.
 pub(crate) struct StatusFacts<'a> {
@@ -48,7 +54,7 @@ pub(crate) struct StatusFacts<'a> {
 /// Derives the pod's status at `now`.
 pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     let initialized = plan::is_initialized(facts.pod, facts.containers);
-    let phase = phase(facts, initialized);
+    let phase = phase(facts);
     let of = |containers: &[Container], waits: &'static str| {
         let statuses: Vec<_> =
             containers.iter().map(|container| container_status(facts, container, waits)).collect();
@@ -64,6 +70,8 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
         host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
         reason: facts.fail_reason.map(|reason| reason.as_str().to_owned()),
+        message: facts.fail_reason.and_then(|reason| reason.message()).map(str::to_owned),
+        qos_class: Some(qos::class(facts.pod).to_owned()),
         observed_generation: facts.pod.metadata.generation,
         ..PodStatus::default()
     };
@@ -80,16 +88,23 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     status
 }
 
-fn phase(facts: &StatusFacts<'_>, initialized: bool) -> &'static str {
+/// The id of a container's run, as the status names it.
+pub(super) fn container_id(pod: &PodUid, container: &str, attempt: u32) -> String {
+    format!("headwater://{pod}/{container}/{attempt}")
+}
+
+fn phase(facts: &StatusFacts<'_>) -> &'static str {
     match facts.ended {
-        Some(Outcome::Succeeded) => return "Succeeded",
-        Some(Outcome::Failed) => return "Failed",
-        None => {}
+        Some(Outcome::Succeeded) => "Succeeded",
+        Some(Outcome::Failed) => "Failed",
+        None if main_containers(facts.pod).iter().all(|c| has_begun(facts, c)) => "Running",
+        None => "Pending",
     }
-    let all_began = main_containers(facts.pod)
-        .iter()
-        .all(|c| facts.containers.get(&c.name).is_some_and(|now| now.run != Run::Never));
-    if initialized && all_began { "Running" } else { "Pending" }
+}
+
+/// Whether the container ever ran, in this sandbox or in an earlier one.
+fn has_begun(facts: &StatusFacts<'_>, container: &Container) -> bool {
+    facts.containers.get(&container.name).is_some_and(|now| now.run != Run::Never)
 }
 
 fn container_status(
@@ -98,18 +113,21 @@ fn container_status(
     waits: &'static str,
 ) -> ContainerStatus {
     let runs = facts.state.containers.get(&container.name);
+    let now = facts.containers.get(&container.name);
     let waiting = facts.waiting.get(&container.name);
-    let id = |attempt: u32| format!("headwater://{}/{}/{attempt}", facts.uid, container.name);
+    let id = |attempt: u32| container_id(facts.uid, &container.name, attempt);
+    let message_bytes_max = MESSAGES_BYTES_MAX / all_containers(facts.pod).count().max(1);
     let terminated = |exit: &Exit, attempt| ContainerState {
-        terminated: Some(terminated(exit, id(attempt))),
+        terminated: Some(terminated(exit, id(attempt), message_bytes_max)),
         ..ContainerState::default()
     };
     let wait = |reason: &str, message: Option<String>| ContainerState {
         waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
         ..ContainerState::default()
     };
+    let waits_for = |waiting: &WaitReason| wait(waiting.reason, Some(waiting.message.clone()));
     let (state, last) = match (runs, waiting) {
-        (None, Some(waiting)) => (wait(waiting.reason, Some(waiting.message.clone())), None),
+        (None, Some(waiting)) => (waits_for(waiting), None),
         (None, None) => (wait(waits, None), None),
         (Some(runs), waiting) => {
             let previous =
@@ -121,39 +139,65 @@ fn container_status(
                         ContainerState { running: Some(running), ..ContainerState::default() };
                     (state, previous)
                 }
-                (RunState::Exited(exit), Some(waiting)) => (
-                    wait(waiting.reason, Some(waiting.message.clone())),
-                    Some(terminated(exit, runs.attempt)),
-                ),
+                (RunState::Exited(exit), Some(waiting)) => {
+                    (waits_for(waiting), Some(terminated(exit, runs.attempt)))
+                }
+                (RunState::Exited(exit), None) if starts_anew(facts, container, exit) => {
+                    (wait(waits, None), Some(terminated(exit, runs.attempt)))
+                }
                 (RunState::Exited(exit), None) => (terminated(exit, runs.attempt), previous),
             }
         }
     };
-    let started = facts.containers.get(&container.name).map(|now| now.started);
-    let is_init = init_containers(facts.pod).iter().any(|c| c.name == container.name);
-    let done = matches!(
-        facts.containers.get(&container.name).map(|now| now.run),
-        Some(Run::Exited { succeeded: true, .. })
-    );
+    let is_step = is_step(facts.pod, container);
+    let done = now.is_some_and(|now| {
+        !now.in_earlier_sandbox && matches!(now.run, Run::Exited { succeeded: true, .. })
+    });
+    let run_image =
+        now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
+    let image = run_image.or(container.image.as_deref()).unwrap_or_default();
     ContainerStatus {
         name: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
+        image: image.to_owned(),
         image_id: runs.and_then(|runs| runs.image_id.as_deref()).unwrap_or_default().to_owned(),
         container_id: runs.map(|runs| id(runs.attempt)),
-        ready: if is_init && !is_sidecar(container) {
-            done
-        } else {
-            facts.ready.contains(container.name.as_str())
-        },
-        started: Some(started.unwrap_or(false) && state.running.is_some()),
+        ready: if is_step { done } else { facts.ready.contains(container.name.as_str()) },
+        started: Some(now.is_some_and(|now| now.started) && state.running.is_some()),
         restart_count: runs.map_or(0, |runs| i32::try_from(runs.attempt).unwrap_or(i32::MAX)),
+        stop_signal: runs
+            .filter(|_| state.running.is_some() && has_stop_signal(container))
+            .map(|runs| runs.stop_signal.to_string()),
         state: Some(state),
         last_state: last,
         ..ContainerStatus::default()
     }
 }
 
-fn terminated(exit: &Exit, container_id: String) -> ContainerStateTerminated {
+fn has_stop_signal(container: &Container) -> bool {
+    container.lifecycle.as_ref().is_some_and(|hooks| hooks.stop_signal.is_some())
+}
+
+/// Whether the container is an init container that ends before the next container starts.
+fn is_step(pod: &Pod, container: &Container) -> bool {
+    !is_sidecar(container) && init_containers(pod).iter().any(|init| init.name == container.name)
+}
+
+/// Whether a container whose run ended in an earlier sandbox runs again in this one.
+fn starts_anew(facts: &StatusFacts<'_>, container: &Container, exit: &Exit) -> bool {
+    let now = facts.containers.get(&container.name);
+    let is_init = init_containers(facts.pod).iter().any(|init| init.name == container.name);
+    let policy = RestartPolicy::of(facts.pod);
+    facts.ended.is_none()
+        && now.is_some_and(|now| now.in_earlier_sandbox)
+        && (is_init || exit.interrupted || policy.restarts(exit.succeeded()))
+}
+
+fn terminated(
+    exit: &Exit,
+    container_id: String,
+    message_bytes_max: usize,
+) -> ContainerStateTerminated {
+    let message = exit.message.as_deref();
     ContainerStateTerminated {
         container_id: Some(container_id),
         exit_code: exit.code,
@@ -161,7 +205,7 @@ fn terminated(exit: &Exit, container_id: String) -> ContainerStateTerminated {
         started_at: exit.started_at.map(Time),
         finished_at: Some(Time(exit.finished_at)),
         reason: Some(exit.reason.clone()),
-        message: exit.message.clone(),
+        message: message.map(|text| text[..text.floor_char_boundary(message_bytes_max)].to_owned()),
     }
 }
 

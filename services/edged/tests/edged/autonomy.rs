@@ -1,8 +1,10 @@
 //! Pods outlive the pod worker.
 
+use std::path::Path;
 use std::time::Duration;
 
 use headwater_edged::Edged;
+use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, content, is_alive, is_ready, is_running, log, script_pod, until};
@@ -55,6 +57,87 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let status = bench.edge.until_status("web", "a restart", restarted).await;
     let last = &status["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&last["exitCode"], &last["signal"]), (&json!(137), &json!(9)));
+    second.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_adopted_container_stays_started_and_ready_until_its_probes_fail() {
+    let bench = Bench::new(&[]);
+    let sick = bench.path("sick");
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    let probe = |script: String| json!({"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 1});
+    // The startup probe succeeds once only.
+    let once = format!("mkdir {}", bench.path("started").display());
+    pod["spec"]["containers"][0]["startupProbe"] = probe(once);
+    pod["spec"]["containers"][0]["startupProbe"]["failureThreshold"] = json!(1000);
+    pod["spec"]["containers"][0]["readinessProbe"] = probe(format!("test ! -e {}", sick.display()));
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    let before = bench.edge.until_status("web", "a ready pod", is_ready).await;
+    first.stop().await;
+    let count = bench.edge.operations().len();
+    let second = bench.edged().await;
+    let after = |all: &[Operation]| {
+        crate::fake_edge::statuses(&all[count.min(all.len())..], "web").into_iter().next()
+    };
+    let first_status = bench.edge.until("a status of the adopted pod", after).await;
+    assert_eq!(first_status, before, "the restart of the pod worker changes nothing");
+    std::fs::write(&sick, "").expect("written");
+    let unready = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
+    assert_eq!(unready["containerStatuses"][0]["started"], true);
+    let statuses = crate::fake_edge::statuses(&bench.edge.operations()[count..], "web");
+    assert_eq!(statuses.iter().filter(|status| !is_ready(status)).count(), 1, "{statuses:#?}");
+    second.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn after_a_boot_of_the_machine_a_pod_starts_from_its_first_init_container() {
+    let bench = Bench::new(&[]);
+    let (order, pids) = (bench.path("order"), bench.path("pids"));
+    let step = |name: &str, script: &str| {
+        let script = format!("echo {name} >> {}; {script}", order.display());
+        json!({"name": name, "command": ["sh", "-c", script]})
+    };
+    let stay = format!("echo $$$$ $PPID >> {}; exec sleep 1000", pids.display());
+    let mut pod = script_pod("web", "u1", "");
+    let mut sidecar = step("side", &stay);
+    sidecar["restartPolicy"] = json!("Always");
+    pod["spec"]["initContainers"] = json!([step("init", "true"), sidecar]);
+    pod["spec"]["containers"] = json!([step("main", &stay)]);
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    let lines = |path: &Path, count: usize| {
+        let text = std::fs::read_to_string(path).ok();
+        text.filter(|text| text.lines().count() >= count)
+    };
+    until("the first start", || lines(&order, 3)).await;
+    let running = until("two processes", || lines(&pids, 2)).await;
+    first.stop().await;
+
+    // The machine goes down: nothing of the pod runs, and no shim could write an exit.
+    for pid in running.split_whitespace().rev() {
+        let pid = nix::unistd::Pid::from_raw(pid.parse().expect("a pid"));
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+    }
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+    for container in ["init", "side", "main"] {
+        let run = bench.edged_dir().join(format!("pods/u1/containers/{container}/0"));
+        let state = std::fs::read_to_string(run.join("state.json")).expect("it ran");
+        let state = state.replace(boot_id.trim(), "an-earlier-boot");
+        std::fs::write(run.join("state.json"), state).expect("written");
+        let is_free = || {
+            let lock = std::fs::File::open(run.join("lock")).ok()?;
+            lock.try_lock().ok()
+        };
+        until("the end of the shim", is_free).await;
+    }
+    let second = bench.edged().await;
+    let all = until("the second start", || lines(&order, 6)).await;
+    assert_eq!(all, "init\nside\nmain\n".repeat(2));
+    let again = |s: &Value| is_ready(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    let status = bench.edge.until_status("web", "a ready pod again", again).await;
+    assert_eq!(status["initContainerStatuses"][0]["restartCount"], 1);
     second.stop_pods(Duration::from_secs(5)).await;
 }
 

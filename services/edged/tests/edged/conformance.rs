@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_edged::container::LaunchSpec;
+use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::memory::MemoryRuntime;
 use headwater_edged::runtime::{
@@ -63,6 +64,8 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         working_dir: None,
         mounts: Vec::new(),
+        stop_signal: StopSignal::default(),
+        termination_message: TerminationMessage::default(),
     }
 }
 
@@ -135,6 +138,84 @@ async fn a_stop_for_the_machines_sake_marks_the_run() {
         subject.ended("main").await;
         let state = subject.runs("main").map(|runs| runs.state);
         assert!(matches!(state, Some(RunState::Exited(exit)) if exit.interrupted), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_container_is_asked_to_end_with_its_own_signal_and_killed_with_none_but_sigkill() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        let stop_signal = StopSignal::try_from("SIGUSR1".to_owned()).expect("a signal");
+        let spec = LaunchSpec { stop_signal, ..launch("main", "exec sleep 1000") };
+        for (request, signal) in [(TERMINATE, 10), (StopRequest::KILL, 9)] {
+            runtime.start(&record(), &spec).await.expect("starts");
+            assert_eq!(subject.runs("main").map(|runs| runs.stop_signal), Some(stop_signal));
+            runtime.stop(&uid, "main", request).await.expect("it runs");
+            subject.ended("main").await;
+            let Some(RunState::Exited(exit)) = subject.runs("main").map(|runs| runs.state) else {
+                panic!("{name}: it has ended");
+            };
+            assert_eq!(exit.signal, Some(signal), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_container_leaves_a_termination_message_if_its_runtime_runs_commands() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let script = "printf gone > dev/termination-log; sleep 1000";
+        for attempt in 0..2 {
+            // The second run leaves none, and that of the first is not its own.
+            let script = if attempt == 0 { script } else { "sleep 1000" };
+            subject.runtime.start(&record(), &launch("main", script)).await.expect("starts");
+            let message = || {
+                let path =
+                    format!("pods/{}/containers/main/rootfs/dev/termination-log", record().uid);
+                let written = std::fs::read_to_string(subject.dir.path().join(path)).ok()?;
+                (attempt == 1 || written == "gone").then_some(())
+            };
+            if name == "process" {
+                until("the message", message).await;
+            }
+            let uid = record().uid;
+            subject.runtime.stop(&uid, "main", StopRequest::KILL).await.expect("it runs");
+            subject.ended("main").await;
+            let Some(RunState::Exited(exit)) = subject.runs("main").map(|runs| runs.state) else {
+                panic!("{name}: it has ended");
+            };
+            let wanted = (name == "process" && attempt == 0).then_some("gone");
+            assert_eq!(exit.message.as_deref(), wanted, "{name}, attempt {attempt}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_stopped_for_the_machines_sake_ran_in_an_earlier_sandbox() {
+    for (name, subject) in subjects() {
+        if !subject.runtime.features().persistent {
+            continue;
+        }
+        subject.prepare().await;
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        runtime.start(&record(), &launch("init", "true")).await.expect("starts");
+        subject.ended("init").await;
+        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        let earlier = || {
+            let state = runtime.pod(&uid);
+            let is_earlier = |runs: &RunHistory| runs.sandbox_attempt != state.sandbox_attempt;
+            state.containers.values().filter(|runs| is_earlier(runs)).count()
+        };
+        assert_eq!(earlier(), 0, "{name}");
+        let request = StopRequest { interrupts: true, ..TERMINATE };
+        runtime.stop(&uid, "main", request).await.expect("it runs");
+        subject.ended("main").await;
+        assert_eq!(earlier(), 2, "{name}: the init container has to run again, too");
+        runtime.start(&record(), &launch("init", "true")).await.expect("starts");
+        assert_eq!(earlier(), 1, "{name}");
+        subject.ended("init").await;
+        assert_eq!(earlier(), 1, "{name}");
     }
 }
 

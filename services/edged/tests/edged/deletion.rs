@@ -89,6 +89,34 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
 }
 
 #[tokio::test]
+async fn sidecars_end_after_the_main_containers_in_the_reverse_order_of_their_starts() {
+    let bench = Bench::new(&[]);
+    let order = bench.path("order");
+    let container = |name: &str| {
+        let script = format!(
+            "trap 'echo {name} >> {}; exit 0' TERM; while :; do sleep 0.02; done",
+            order.display()
+        );
+        json!({"name": name, "command": ["sh", "-c", script]})
+    };
+    let sidecar = |name: &str| {
+        let mut sidecar = container(name);
+        sidecar["restartPolicy"] = json!("Always");
+        sidecar
+    };
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["initContainers"] = json!([sidecar("first"), sidecar("second")]);
+    pod["spec"]["containers"] = json!([container("main")]);
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    bench.edge.apply(&deleting(&pod, 60));
+    bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
+    assert_eq!(content(&order).await, "main\nsecond\nfirst\n");
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_pod_that_the_view_loses_ends_without_a_delete() {
     let bench = Bench::new(&[]);
     let pid_file = bench.path("pid");

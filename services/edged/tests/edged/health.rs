@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::ServingStatus;
 
-use crate::bench::{Bench, content, is_ready, is_running, script_pod};
+use crate::bench::{Bench, condition, content, is_ready, is_running, script_pod};
 
 #[tokio::test]
 async fn a_container_that_fails_its_liveness_probe_is_restarted() {
@@ -64,6 +64,68 @@ async fn a_pod_is_ready_while_its_port_answers_well() {
     answers.send("500 Internal Server Error").expect("the server runs");
     let status = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
     assert!(is_running(&status), "readiness restarts nothing");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_https_probe_accepts_every_certificate_and_a_path_without_its_slash() {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let parameters = rcgen::CertificateParams::new(["elsewhere".to_owned()]).expect("a name");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(provider)
+        // The oldest that a kubelet speaks.
+        .with_protocol_versions(&[&rustls::version::TLS12])
+        .expect("the provider has it")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .expect("they belong together");
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (requests, mut request) = tokio::sync::mpsc::channel(100);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut buffer = [0; 1024];
+            let bytes = stream.read(&mut buffer).await.unwrap_or_default();
+            let _ = requests.try_send(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+        }
+    });
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    let container = &mut pod["spec"]["containers"][0];
+    container["ports"] = json!([{"name": "https", "containerPort": port}]);
+    container["readinessProbe"] = json!({"periodSeconds": 1, "timeoutSeconds": 10, "httpGet": {
+        "scheme": "HTTPS", "host": "localhost", "path": "ready?full=1", "port": "https",
+        "httpHeaders": [{"name": "X-Shop", "value": "a"}, {"name": "Accept", "value": ""}]}});
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    let request = request.recv().await.expect("a request").to_lowercase();
+    assert!(request.starts_with("get /ready?full=1 http/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("host: localhost:{port}\r\n")), "{request}");
+    assert!(request.contains("x-shop: a\r\n") && !request.contains("accept:"), "{request}");
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_readiness_gate_opens_when_the_cloud_sends_its_condition() {
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["readinessGates"] = json!([{"conditionType": "shop/traffic"}]);
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let edged = bench.edged().await;
+    let has_containers = |s: &Value| condition(s, "ContainersReady") == "True";
+    let status = bench.edge.until_status("web", "ready containers", has_containers).await;
+    assert!(!is_ready(&status), "the gate is closed");
+    pod["status"] = json!({"conditions": [{"type": "shop/traffic", "status": "True"}]});
+    bench.edge.apply(&pod);
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    pod["status"]["conditions"][0]["status"] = json!("False");
+    bench.edge.apply(&pod);
+    let status = bench.edge.until_status("web", "a closed gate", |s| !is_ready(s)).await;
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
     edged.stop_pods(Duration::from_secs(5)).await;
 }

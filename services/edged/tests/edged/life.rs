@@ -1,7 +1,8 @@
 //! Containers start, end and start again.
 
 use headwater_edged::{Edged, RuntimeKind};
-use serde_json::json;
+use headwater_proto::local::Operation;
+use serde_json::{Value, json};
 
 use crate::bench::{
     Bench, condition, content, is_ready, is_running, log, log_files, script_pod, until,
@@ -39,7 +40,7 @@ async fn a_pod_that_is_to_run_once_succeeds_or_fails_for_good() {
     killed["spec"]["restartPolicy"] = json!("Never");
     let bench = Bench::new(&[good, bad, killed]);
     let edged = bench.edged().await;
-    let ended = |status: &serde_json::Value| status["phase"] != "Pending" && !is_running(status);
+    let ended = |status: &Value| status["phase"] != "Pending" && !is_running(status);
     let good = bench.edge.until_status("good", "an end", |s| s["phase"] == "Succeeded").await;
     assert_eq!(good["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
     assert_eq!(condition(&good, "Ready"), "False");
@@ -56,16 +57,14 @@ async fn a_pod_that_is_to_run_once_succeeds_or_fails_for_good() {
 async fn a_container_that_keeps_failing_waits_between_its_starts() {
     let bench = Bench::new(&[script_pod("loop", "u1", "echo run; exit 3")]);
     let edged = bench.edged().await;
-    let waits = |status: &serde_json::Value| {
+    let waits = |status: &Value| {
         status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     };
     let status = bench.edge.until_status("loop", "a back-off", waits).await;
     let container = &status["containerStatuses"][0];
     assert_eq!(container["lastState"]["terminated"]["exitCode"], 3);
     assert_eq!(status["phase"], "Running", "a pod that was once started is not pending");
-    let again = |status: &serde_json::Value| {
-        status["containerStatuses"][0]["restartCount"].as_i64() >= Some(3)
-    };
+    let again = |status: &Value| status["containerStatuses"][0]["restartCount"].as_i64() >= Some(3);
     bench.edge.until_status("loop", "three restarts", again).await;
     assert!(
         log(&edged.logs(), "loop", true).contains("stdout F run\n"),
@@ -116,14 +115,79 @@ async fn a_failed_init_container_of_a_pod_that_never_restarts_fails_the_pod() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_active_for_too_long_ends_and_fails_with_the_reason() {
+    let mut pod = script_pod("job", "u1", "trap 'exit 0' TERM; while :; do sleep 0.02; done");
+    pod["spec"]["activeDeadlineSeconds"] = json!(1);
+    let bench = Bench::new(&[pod]);
+    let first = bench.edged().await;
+    let failed = |s: &Value| s["phase"] == "Failed";
+    let status = bench.edge.until_status("job", "failure", failed).await;
+    assert_eq!(status["reason"], "DeadlineExceeded");
+    let message = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(status["message"], message);
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
+    first.stop().await;
+    let count = bench.edge.operations().len();
+    let second = bench.edged().await;
+    let reported =
+        |all: &[Operation]| statuses(&all[count.min(all.len())..], "job").into_iter().next();
+    let again = bench.edge.until("the status again", reported).await;
+    assert_eq!(again, status, "the pod has failed for good");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_container_leaves_to_say_is_in_its_status() {
+    let mut pod = script_pod("job", "u1", "printf done > $HEADWATER_ROOT/var/end; echo log");
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["containers"][0]["terminationMessagePath"] = json!("/var/end");
+    let mut silent = script_pod("silent", "u2", "echo one; echo two; exit 3");
+    silent["spec"]["restartPolicy"] = json!("Never");
+    silent["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    let bench = Bench::new(&[pod, silent]);
+    let edged = bench.edged().await;
+    for (name, phase, wanted) in [("job", "Succeeded", "done"), ("silent", "Failed", "one\ntwo\n")]
+    {
+        let status = bench.edge.until_status(name, "an end", |s| s["phase"] == phase).await;
+        let message = &status["containerStatuses"][0]["state"]["terminated"]["message"];
+        assert_eq!(message, wanted);
+    }
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn the_status_names_a_changed_image_of_a_process_that_runs() {
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["containers"][0]["image"] = json!("web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let first = bench.edged().await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    pod["spec"]["containers"][0]["image"] = json!("web:2");
+    bench.edge.apply(&pod);
+    let has_condition = |s: &Value| {
+        let conditions = s["conditions"].as_array().expect("conditions");
+        conditions.iter().any(|c| c["type"] == "headwater/RestartNeeded" && c["status"] == "True")
+    };
+    let named = bench.edge.until_status("web", "the condition", has_condition).await;
+    assert_eq!(named["containerStatuses"][0]["image"], "web:1", "this image runs");
+    first.stop().await;
+    let count = bench.edge.operations().len();
+    let second = bench.edged().await;
+    let reported =
+        |all: &[Operation]| statuses(&all[count.min(all.len())..], "web").into_iter().next();
+    let again = bench.edge.until("the status again", reported).await;
+    assert_eq!(again, named, "the next pod worker knows the image of the run");
+    second.stop_pods(std::time::Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_container_without_a_command_waits_with_advice() {
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["containers"] = json!([{"name": "main", "image": "nginx:1.27"}]);
     let bench = Bench::new(&[pod]);
     let edged = bench.edged().await;
-    let waits = |s: &serde_json::Value| {
-        s["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImageNotSupported"
-    };
+    let waits =
+        |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImageNotSupported";
     let status = bench.edge.until_status("web", "a refusal", waits).await;
     assert_eq!(status["phase"], "Pending");
     let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
@@ -137,7 +201,7 @@ async fn a_command_that_cannot_be_started_is_reported_and_tried_again() {
     pod["spec"]["containers"][0]["command"] = json!(["/no/such/program"]);
     let bench = Bench::new(&[pod]);
     let edged = bench.edged().await;
-    let tried = |s: &serde_json::Value| {
+    let tried = |s: &Value| {
         s["containerStatuses"][0]["restartCount"].as_i64() >= Some(2)
             && !s["containerStatuses"][0]["lastState"]["terminated"].is_null()
     };
@@ -177,7 +241,7 @@ async fn a_shim_that_is_not_there_is_named() {
         process.shim = vec!["/no/such/shim".to_owned()];
     }
     let edged = Edged::spawn(config).await.expect("starts");
-    let named = |s: &serde_json::Value| {
+    let named = |s: &Value| {
         let last = &s["containerStatuses"][0]["lastState"]["terminated"]["message"];
         last.as_str().is_some_and(|message| message.contains("/no/such/shim"))
     };

@@ -73,6 +73,23 @@ async fn after_the_loss_of_its_sandbox_all_containers_start_again_in_another_one
 }
 
 #[tokio::test]
+async fn a_container_whose_image_changed_is_replaced_by_one_with_the_new_image() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let (edged, _runtime) = edged(&bench).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:2");
+    bench.edge.apply(&pod);
+    let replaced = |s: &Value| is_ready(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    let status = bench.edge.until_status("web", "the new container", replaced).await;
+    assert_eq!(status["containerStatuses"][0]["image"], "localhost/web:2");
+    assert_eq!(status["containerStatuses"][0]["imageID"], "memory:localhost/web:2");
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_pull_that_fails_is_reported_and_tried_again() {
     let bench = Bench::new(&[]);
     let (edged, runtime) = edged(&bench).await;

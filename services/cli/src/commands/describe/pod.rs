@@ -79,7 +79,7 @@ fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
         words.join(" ")
     };
     writer.part(&text(&spec["name"]), |writer| {
-        writer.field("Image", text(&spec["image"]));
+        writer.field("Image", image(spec, status));
         writer.field_if("Command", words("command"));
         writer.field_if("Args", words("args"));
         state(writer, "State", &status["state"]);
@@ -103,6 +103,16 @@ fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
             writer.lines("Mounts", mounts);
         }
     });
+}
+
+/// The image of the spec, and the one that runs instead until the next start.
+fn image(spec: &Value, status: &Value) -> String {
+    let text = |object: &Value| object["image"].as_str().unwrap_or_default().to_owned();
+    let (image, runs) = (text(spec), text(status));
+    if runs.is_empty() || runs == image || status["state"]["running"].is_null() {
+        return image;
+    }
+    format!("{image} (needs a restart: {runs} runs)")
 }
 
 /// Writes `Running`, `Waiting` or `Terminated`, with the details.

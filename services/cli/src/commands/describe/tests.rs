@@ -58,6 +58,19 @@ fn description() -> Description {
 }
 
 #[test]
+fn an_image_that_does_not_run_yet_needs_a_restart() {
+    let mut description = description();
+    let of = |description: &Description| description.text(Timestamp::UNIX_EPOCH);
+    let status = &mut description.object["status"]["containerStatuses"][0];
+    status["image"] = json!("nginx:1");
+    assert!(!of(&description).contains("restart:"), "the next run has the image of the spec");
+    let status = &mut description.object["status"]["containerStatuses"][0];
+    status["state"] = json!({"running": {}});
+    let text = of(&description);
+    assert!(text.contains("nginx (needs a restart: nginx:1 runs)\n"), "{text}");
+}
+
+#[test]
 fn the_description_of_a_pod_has_its_history() {
     let text = description().text(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(10));
     for expected in [

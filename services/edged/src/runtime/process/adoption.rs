@@ -66,7 +66,12 @@ fn adopt_container(
         LatestRun::Exited(Exit::unobserved(None))
     });
     let is_running = matches!(run, LatestRun::Running { .. });
-    state.set_container(uid, name, ContainerEntry { attempt, run, previous });
+    let is_of_earlier_boot = !is_running && {
+        let process = state.run_directory(uid, name, attempt).process().ok().flatten();
+        process.is_some_and(|process| !process.identity.is_of_this_boot())
+    };
+    let entry = ContainerEntry { attempt, run, previous, is_of_earlier_boot };
+    state.set_container(uid, name, entry);
     if is_running {
         await_end(state, uid, name, attempt);
     }

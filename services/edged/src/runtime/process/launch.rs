@@ -15,6 +15,7 @@ use tokio::process::Command;
 use super::adoption;
 use super::run_directory::{RunDirectory, RunSpec};
 use super::state::{ContainerEntry, LatestRun, ProcessState};
+use super::termination_file::TerminationFile;
 use super::{shim, volumes};
 use crate::container::LaunchSpec;
 use crate::disk::durable_file;
@@ -60,7 +61,8 @@ pub(super) async fn start(
         LatestRun::Exited(exit) => Some(exit.clone()),
         LatestRun::Running { .. } => None,
     };
-    state.set_container(&pod.uid, &name, ContainerEntry { attempt, run, previous });
+    let entry = ContainerEntry { attempt, run, previous, is_of_earlier_boot: false };
+    state.set_container(&pod.uid, &name, entry);
     match (exit, report) {
         (None, _) => adoption::await_end(state, &pod.uid, &name, attempt),
         (Some(Exit { started_at: None, message, .. }), report) => {
@@ -116,6 +118,15 @@ fn prepare(
     let alive = dir.alive_path();
     nix::unistd::mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)
         .map_err(|error| FileError::new("create", &alive)(error.into()))?;
+    let termination = TerminationFile {
+        root,
+        path: launch.termination_message.path.clone(),
+        falls_back_to_logs: launch.termination_message.falls_back_to_logs,
+    };
+    if let Err(error) = termination.prepare() {
+        let pod = &pod.key;
+        tracing::debug!(%pod, container = name, %error, "no place for a termination message");
+    }
     let spec = RunSpec {
         argv: launch.argv.clone(),
         env: launch.env.clone(),
@@ -123,6 +134,8 @@ fn prepare(
         log,
         log_bytes_max: state.log_bytes_max,
         log_files_max: state.log_files_max,
+        stop_signal: launch.stop_signal,
+        termination: Some(termination),
     };
     dir.write_spec(&spec).map_err(FileError::new("write the spec in", dir.path()))?;
     remove_old_run(state, pod, name, attempt);

@@ -28,11 +28,15 @@ impl ProcessIdentity {
 
     /// Whether the process still runs.
     pub(super) fn is_alive(&self) -> bool {
-        let is_this_boot = boot_id().is_ok_and(|boot_id| boot_id == self.boot_id);
-        is_this_boot
+        self.is_of_this_boot()
             && stat(self.pid).is_ok_and(|(state, ticks)| {
                 ticks == self.start_ticks && !matches!(state, 'Z' | 'X')
             })
+    }
+
+    /// Whether the process was started since the machine's last boot.
+    pub(super) fn is_of_this_boot(&self) -> bool {
+        boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
     }
 
     /// Sends a signal to the process group that the process leads. Does nothing if the process has

@@ -23,6 +23,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::process_identity::ProcessIdentity;
+use super::termination_file::TerminationFile;
+use crate::container::termination::StopSignal;
 use crate::disk::durable_file;
 use crate::runtime::Exit;
 
@@ -45,6 +47,12 @@ pub(super) struct RunSpec {
     pub(super) log_bytes_max: u64,
     /// Log files kept.
     pub(super) log_files_max: u32,
+    /// The signal that asks the container to end.
+    #[serde(default)]
+    pub(super) stop_signal: StopSignal,
+    /// Where the container leaves its termination message; absent in specs of earlier versions.
+    #[serde(default)]
+    pub(super) termination: Option<TerminationFile>,
 }
 
 /// The process of a run.
@@ -55,6 +63,9 @@ pub(super) struct RunProcess {
     pub(super) identity: ProcessIdentity,
     /// The time of its start.
     pub(super) started_at: Timestamp,
+    /// The signal that asks it to end.
+    #[serde(default)]
+    pub(super) stop_signal: StopSignal,
 }
 
 impl RunSpec {

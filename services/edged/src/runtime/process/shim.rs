@@ -76,9 +76,9 @@ fn supervise(dir: &RunDirectory) -> io::Result<()> {
         }
     };
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    let started_at = Timestamp::now();
+    let (started_at, stop_signal) = (Timestamp::now(), spec.stop_signal);
     let state =
-        ProcessIdentity::of(pid).map(|process| RunProcess { identity: process, started_at });
+        ProcessIdentity::of(pid).map(|identity| RunProcess { identity, started_at, stop_signal });
     if let Err(error) = state.and_then(|state| dir.write_process(&state)) {
         // No later pod worker would find it.
         end_descendants(pid);
@@ -91,7 +91,10 @@ fn supervise(dir: &RunDirectory) -> io::Result<()> {
     let status = wait_for(pid);
     end_descendants(pid);
     while copied.recv_timeout(LOG_DRAIN_MAX).is_ok() {}
-    dir.write_exit(&exit(status, started_at))
+    let exit = exit(status, started_at);
+    let left = spec.termination.and_then(|file| file.message(&spec.log, exit.succeeded()));
+    let message = exit.message.clone().or(left);
+    dir.write_exit(&Exit { message, ..exit })
 }
 
 fn start(spec: &RunSpec) -> io::Result<Child> {

@@ -8,9 +8,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::run_directory::{RunDirectory, RunProcess};
+use crate::container::termination::StopSignal;
 use crate::disk::paths::Paths;
 use crate::pod::PodUid;
-use crate::runtime::{Exit, RunHistory, RunState};
+use crate::runtime::{Exit, PodState, RunHistory, RunState};
 
 /// The settings and pods of the runtime.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(super) struct ContainerEntry {
     pub(super) attempt: u32,
     pub(super) run: LatestRun,
     pub(super) previous: Option<Exit>,
+    /// The latest run was started before the machine's last boot.
+    pub(super) is_of_earlier_boot: bool,
 }
 
 /// The latest run of a container.
@@ -84,18 +87,100 @@ impl ProcessState {
     }
 }
 
+/// The sandbox of the runs that were started before the pod's machine, or its pods, last stopped.
+const EARLIER_SANDBOX: u32 = 0;
+
+/// The sandbox of all later runs. A pod of this runtime has no sandbox that could be opened: a boot of
+/// the machine begins the next one, and so does a start after a stop for the machine's sake.
+const SANDBOX: u32 = 1;
+
+/// The state of a pod with these containers.
+pub(super) fn pod_state(containers: &ProcessPod) -> PodState {
+    let stopped_at = containers.values().filter_map(|entry| entry.interrupted_at()).max();
+    let histories =
+        containers.iter().map(|(name, entry)| (name.clone(), entry.history(stopped_at)));
+    PodState { sandbox_attempt: SANDBOX, containers: histories.collect(), ..PodState::default() }
+}
+
 impl ContainerEntry {
-    pub(super) fn history(&self) -> RunHistory {
-        let state = match &self.run {
-            LatestRun::Running { since, .. } => RunState::Running { started_at: *since },
-            LatestRun::Exited(exit) => RunState::Exited(exit.clone()),
+    /// The time at which the latest run ended for the machine's sake, if it did.
+    fn interrupted_at(&self) -> Option<Timestamp> {
+        match &self.run {
+            LatestRun::Exited(exit) if exit.interrupted => Some(exit.finished_at),
+            _ => None,
+        }
+    }
+
+    /// The signal that asks the latest run to end.
+    fn stop_signal(&self) -> StopSignal {
+        match &self.run {
+            LatestRun::Running { process: Some(process), .. } => process.stop_signal,
+            _ => StopSignal::default(),
+        }
+    }
+
+    /// The history, as of a pod that was last stopped for the machine's sake at `stopped_at`.
+    fn history(&self, stopped_at: Option<Timestamp>) -> RunHistory {
+        let (state, is_earlier) = match &self.run {
+            LatestRun::Running { since, .. } => (RunState::Running { started_at: *since }, false),
+            LatestRun::Exited(exit) => {
+                let began = exit.started_at.unwrap_or(exit.finished_at);
+                let is_before_stop = stopped_at.is_some_and(|stopped_at| began < stopped_at);
+                (RunState::Exited(exit.clone()), self.is_of_earlier_boot || is_before_stop)
+            }
         };
         RunHistory {
             attempt: self.attempt,
-            sandbox_attempt: 0,
+            sandbox_attempt: if is_earlier { EARLIER_SANDBOX } else { SANDBOX },
             state,
             previous: self.previous.clone(),
             image_id: None,
+            stop_signal: self.stop_signal(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    fn exited(began: i64, ended: i64, interrupted: bool) -> ContainerEntry {
+        let exit =
+            Exit { finished_at: at(ended), interrupted, ..Exit::observed(0, None, at(began)) };
+        let run = LatestRun::Exited(exit);
+        ContainerEntry { attempt: 0, run, previous: None, is_of_earlier_boot: false }
+    }
+
+    fn running(since: i64) -> ContainerEntry {
+        let run = LatestRun::Running { process: None, since: at(since) };
+        ContainerEntry { attempt: 0, run, previous: None, is_of_earlier_boot: false }
+    }
+
+    /// The containers whose latest run was in an earlier sandbox.
+    fn earlier<const N: usize>(containers: [(&str, ContainerEntry); N]) -> Vec<String> {
+        let pod = containers.map(|(name, entry)| (name.to_owned(), Box::new(entry))).into();
+        let PodState { sandbox_attempt, containers, .. } = pod_state(&pod);
+        let is_earlier = |runs: &RunHistory| runs.sandbox_attempt != sandbox_attempt;
+        containers.into_iter().filter(|(_, runs)| is_earlier(runs)).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn a_boot_and_a_stop_of_the_machine_end_the_sandbox_of_a_pod() {
+        let none = Vec::<String>::new();
+        assert_eq!(earlier([("init", exited(1, 2, false)), ("main", running(3))]), none);
+        assert_eq!(earlier([("init", exited(1, 2, false)), ("main", exited(3, 4, false))]), none);
+        let stopped = ("main", exited(3, 9, true));
+        let both = ["init".to_owned(), "main".to_owned()];
+        assert_eq!(earlier([("init", exited(1, 2, false)), stopped.clone()]), both);
+        // The init container has run again since.
+        assert_eq!(earlier([("init", exited(10, 11, false)), stopped]), ["main"]);
+        let booted = ContainerEntry { is_of_earlier_boot: true, ..exited(1, 2, false) };
+        assert_eq!(earlier([("init", booted), ("main", exited(3, 4, false))]), ["init"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The facts from which a pod is planned.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -72,6 +73,10 @@ pub struct ContainerFacts {
     pub retry_at: Option<Instant>,
     /// Its image.
     pub image: ImageState,
+    /// The image that the spec named when the latest run started; `None` if it is unknown.
+    pub run_image: Option<Arc<str>>,
+    /// The latest run has to be replaced: the spec names another image, and the runtime uses it.
+    pub is_outdated: bool,
 }
 
 /// A container's latest run.
@@ -146,13 +151,20 @@ impl Default for ContainerFacts {
             refused: None,
             retry_at: None,
             image: ImageState::Present { pulled: true },
+            run_image: None,
+            is_outdated: false,
         }
     }
 }
 
 impl ContainerFacts {
+    /// The latest run, if it was in this sandbox.
+    pub(super) fn run_here(&self) -> Run {
+        if self.in_earlier_sandbox { Run::Never } else { self.run }
+    }
+
     /// Whether its latest run runs.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.run == Run::Running
     }
 }

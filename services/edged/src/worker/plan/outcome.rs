@@ -42,19 +42,31 @@ pub fn stopped(pod: &Pod, containers: &Containers) -> Option<Outcome> {
 /// Whether every init container has done its part in this sandbox, so that the main containers may
 /// start.
 pub fn is_initialized(pod: &Pod, containers: &Containers) -> bool {
-    let begun = main_containers(pod).iter().any(|container| {
-        let facts = containers.get(&container.name);
-        facts.is_some_and(|facts| facts.run != Run::Never && !facts.in_earlier_sandbox)
-    });
-    begun || init_containers(pod).iter().all(|c| has_initialized(c, containers.get(&c.name)))
+    initialized(pod, containers) == init_containers(pod).len()
+}
+
+/// The number of init containers, from the first, that have done their part in this sandbox. A
+/// container that has begun shows that all before it have.
+pub(super) fn initialized(pod: &Pod, containers: &Containers) -> usize {
+    let init = init_containers(pod);
+    let has_begun = |container: &Container| {
+        containers.get(&container.name).is_some_and(|facts| facts.run_here() != Run::Never)
+    };
+    if main_containers(pod).iter().any(has_begun) {
+        return init.len();
+    }
+    let latest = init.iter().enumerate().rev().find(|(_, container)| has_begun(container));
+    latest.map_or(0, |(index, container)| {
+        index + usize::from(has_initialized(container, containers.get(&container.name)))
+    })
 }
 
 /// Whether this init container has done its part in this sandbox.
-pub(super) fn has_initialized(container: &Container, facts: Option<&ContainerFacts>) -> bool {
+fn has_initialized(container: &Container, facts: Option<&ContainerFacts>) -> bool {
     let Some(facts) = facts else { return false };
-    match facts.run {
+    match facts.run_here() {
         Run::Exited { succeeded, interrupted } => {
-            !is_sidecar(container) && succeeded && !interrupted && !facts.in_earlier_sandbox
+            !is_sidecar(container) && succeeded && !interrupted
         }
         Run::Running => is_sidecar(container) && facts.started,
         Run::Never => false,

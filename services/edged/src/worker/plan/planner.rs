@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 
 use super::facts::{ContainerFacts, ImageState, PodFacts, Run, Sandbox, Stopping};
-use super::outcome::{has_initialized, is_initialized};
+use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
 use crate::container::WaitReason;
 use crate::pod::{
@@ -56,27 +56,25 @@ impl Planner<'_> {
         let pod = self.facts.pod;
         for container in all_containers(pod) {
             let facts = self.container(container);
-            if let (true, Some(deadline)) = (facts.is_running(), facts.unhealthy) {
-                self.stop(container, deadline);
-            }
-        }
-        let initialized = is_initialized(pod, self.facts.containers);
-        for container in init_containers(pod) {
-            let facts = self.container(container);
-            if has_initialized(container, Some(&facts)) {
+            if !facts.is_running() {
                 continue;
             }
-            let must_start = match facts.run {
-                Run::Never => true,
-                Run::Running => false,
-                Run::Exited { .. } => is_sidecar(container) || !initialized,
-            };
-            if must_start && (!initialized || is_sidecar(container)) {
+            if let Some(deadline) = facts.unhealthy {
+                self.stop(container, deadline);
+            } else if facts.is_outdated {
+                self.stop(container, self.own_deadline([&facts]));
+            }
+        }
+        let (init, done) = (init_containers(pod), initialized(pod, self.facts.containers));
+        // A sidecar that ended starts again, but no later container waits for it once more.
+        for (index, container) in init.iter().enumerate().take(done + 1) {
+            let facts = self.container(container);
+            if !facts.is_running() && (index == done || is_sidecar(container)) {
                 self.start(container, &facts);
             }
-            if !initialized {
-                return;
-            }
+        }
+        if done < init.len() {
+            return;
         }
         let policy = RestartPolicy::of(pod);
         for container in main_containers(pod) {
@@ -99,36 +97,40 @@ impl Planner<'_> {
         }
     }
 
-    /// Stops sidecars that still run although the pod has ended, then closes the sandbox.
+    /// Stops what still runs although the pod has ended, then closes the sandbox.
     fn stop_remains(&mut self) {
-        let (grace, mut runs) = (grace(self.facts.pod), false);
-        for container in all_containers(self.facts.pod) {
-            let facts = self.container(container);
-            if facts.is_running() {
-                // The deadline counts from the first request, not from each plan.
-                let since = match facts.stopping {
-                    Some(Stopping::Terminated { since }) => since,
-                    _ => self.facts.now,
-                };
-                self.stop(container, since + grace);
-                runs = true;
-            }
-        }
-        if !runs {
+        let deadline = self.own_deadline(self.facts.containers.values());
+        if !self.stop_all(deadline) {
             self.close();
         }
     }
 
-    /// Stops everything: main containers first, then init containers and sidecars, then containers
-    /// that the spec does not name (any more). Returns whether anything still runs.
+    /// The deadline of containers that end within the pod's grace period. It counts from the first
+    /// request to end, not from each plan.
+    fn own_deadline<'f>(
+        &self,
+        containers: impl IntoIterator<Item = &'f ContainerFacts>,
+    ) -> Instant {
+        let requests = containers.into_iter().filter_map(|facts| match facts.stopping {
+            Some(Stopping::Terminated { since }) if facts.is_running() => Some(since),
+            _ => None,
+        });
+        requests.min().unwrap_or(self.facts.now) + grace(self.facts.pod)
+    }
+
+    /// Stops everything: main containers first, then sidecars in the reverse order of their starts,
+    /// then containers that the spec does not name (any more). Returns whether anything still runs.
     fn stop_all(&mut self, deadline: Instant) -> bool {
         let pod = self.facts.pod;
         let is_running = |container: &&Container| self.container(container).is_running();
         let main: Vec<_> = main_containers(pod).iter().filter(is_running).collect();
-        let init: Vec<_> = init_containers(pod).iter().filter(is_running).collect();
-        let first = if main.is_empty() { init } else { main };
+        let mut init: Vec<_> = init_containers(pod).iter().rev().filter(is_running).collect();
+        let first = if main.is_empty() { init.drain(..init.len().min(1)).collect() } else { main };
         for container in &first {
             self.stop(container, deadline);
+        }
+        for container in init {
+            self.stop_in_turn(container, deadline);
         }
         if !first.is_empty() {
             return true;
@@ -139,6 +141,22 @@ impl Planner<'_> {
             self.stop_named(name, facts, false, deadline);
         }
         !others.is_empty()
+    }
+
+    /// Prepares the end of a sidecar whose turn has not come. Its hook runs at once. When no time is
+    /// left it waits for no other container, and has the shortest time to end.
+    fn stop_in_turn(&mut self, container: &Container, deadline: Instant) {
+        let facts = self.container(container);
+        match facts.stopping {
+            None if self.facts.now < deadline && has_pre_stop(container) => {
+                self.push(Action::PreStop(container.name.clone()));
+            }
+            None | Some(Stopping::PreStop { .. }) if self.facts.now < deadline => {
+                self.wake(deadline);
+            }
+            None => self.push(Action::Terminate(container.name.clone())),
+            Some(_) => self.stop(container, deadline),
+        }
     }
 
     /// Closes the sandbox if there is one, and returns whether there is.
@@ -212,8 +230,7 @@ impl Planner<'_> {
 
     fn stop(&mut self, container: &Container, deadline: Instant) {
         let facts = self.container(container);
-        let has_hook = container.lifecycle.as_ref().is_some_and(|l| l.pre_stop.is_some());
-        self.stop_named(&container.name, &facts, has_hook, deadline);
+        self.stop_named(&container.name, &facts, has_pre_stop(container), deadline);
     }
 
     /// The next step of a container's end: hook, request, kill.
@@ -271,6 +288,10 @@ impl Planner<'_> {
     fn wake(&mut self, at: Instant) {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |before| before.min(at)));
     }
+}
+
+fn has_pre_stop(container: &Container) -> bool {
+    container.lifecycle.as_ref().is_some_and(|hooks| hooks.pre_stop.is_some())
 }
 
 /// A duration as Go writes it: `10s`, `2m40s`.

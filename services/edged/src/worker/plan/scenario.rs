@@ -11,12 +11,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
+use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{self, ImagePullPolicy, PodRecord, PodUid};
 use crate::runtime::memory::MemoryRuntime;
 use crate::runtime::{Images, RunState, Runtime, SandboxState, StopRequest};
 
-const NAMES: [&str; 4] = ["init", "side", "a", "b"];
+/// The containers in the order of their starts: an init container, two sidecars, two main containers.
+const NAMES: [&str; 5] = ["init", "side", "proxy", "a", "b"];
+
+/// The init containers among them.
+const INIT: usize = 3;
 
 /// The plans after which a pod without faults has reached its goal.
 const PLANS_MAX: usize = 60;
@@ -55,11 +60,14 @@ fn image(name: &str) -> String {
 impl World {
     fn new(restart_policy: &str, pull_policy: &str) -> Self {
         let container = |name: &str| json!({"name": name, "image": image(name), "imagePullPolicy": pull_policy});
-        let mut sidecar = container("side");
-        sidecar["restartPolicy"] = json!("Always");
+        let sidecar = |name: &str| {
+            let mut sidecar = container(name);
+            sidecar["restartPolicy"] = json!("Always");
+            sidecar
+        };
         let pod = json!({"metadata": {"name": "web"}, "spec": {
             "restartPolicy": restart_policy,
-            "initContainers": [container("init"), sidecar],
+            "initContainers": [container("init"), sidecar("side"), sidecar("proxy")],
             "containers": [container("a"), container("b")],
         }});
         let (notices, _) = mpsc::channel(1);
@@ -157,7 +165,13 @@ impl World {
             }
             Action::Start(name) => {
                 assert_ne!(containers[name].run, Run::Running, "{name} runs already");
-                if ["a", "b"].contains(&name.as_str()) {
+                let before = NAMES[..INIT].iter().take_while(|before| *before != name);
+                let has_begun = |name: &&str| containers[*name].run_here() != Run::Never;
+                assert!(
+                    is_initialized(&self.pod, containers) || before.clone().all(has_begun),
+                    "{name} starts too early"
+                );
+                if before.count() == INIT {
                     assert!(is_initialized(&self.pod, containers), "{name} starts too early");
                 }
                 let launch = LaunchSpec {
@@ -168,6 +182,8 @@ impl World {
                     env: BTreeMap::new(),
                     working_dir: None,
                     mounts: Vec::new(),
+                    stop_signal: StopSignal::default(),
+                    termination_message: TerminationMessage::default(),
                 };
                 self.runtime.start(&self.record, &launch).await.expect("everything is ready");
                 self.pulled.remove(name);
@@ -175,6 +191,12 @@ impl World {
             }
             Action::Terminate(name) | Action::Kill(name) => {
                 let is_kill = matches!(action, Action::Kill(_));
+                let index = NAMES.iter().position(|other| other == name).expect("a container");
+                let after = &NAMES[index + 1..];
+                if !is_kill && index < INIT {
+                    let runs = |name: &&str| containers[*name].run == Run::Running;
+                    assert!(!after.iter().any(runs), "{name} ends before {after:?}");
+                }
                 let within = if is_kill { Duration::ZERO } else { Duration::from_secs(30) };
                 let interrupts = self.runtime.pod(&uid).sandbox == SandboxState::Lost;
                 let request = StopRequest { within, interrupts };
@@ -242,7 +264,7 @@ async fn play(restart_policy: &str, pull_policy: &str, events: Vec<Event>, fails
     world.runtime.fail_pulls(0);
     world.settle().await;
     let goes_on = world.ended.is_none();
-    for name in ["a", "b"].into_iter().filter(|_| goes_on && restart_policy == "Always") {
+    for name in NAMES[INIT..].iter().filter(|_| goes_on && restart_policy == "Always") {
         assert!(world.is_running(name), "{name} does not run");
     }
     if !goes_on {

@@ -102,4 +102,16 @@ impl FailReason {
             Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
         }
     }
+
+    /// The message as a kubelet reports it, for a reason whose message has no figures.
+    pub fn message(self) -> Option<&'static str> {
+        match self {
+            Self::DeadlineExceeded => {
+                Some("Pod was active on the node longer than the specified deadline")
+            }
+            Self::Evicted | Self::OutOfCpu | Self::OutOfPods | Self::UnexpectedAdmissionError => {
+                None
+            }
+        }
+    }
 }

@@ -294,6 +294,72 @@ fn sidecars_end_after_the_containers_that_lean_on_them() {
 }
 
 #[test]
+fn sidecars_end_one_after_the_other_in_the_reverse_order_of_their_starts() {
+    let now = Instant::now();
+    let hook = json!({"preStop": {"exec": {"command": ["true"]}}});
+    let pod = pod(json!({
+        "initContainers": [
+            {"name": "first", "restartPolicy": "Always", "lifecycle": hook},
+            {"name": "second", "restartPolicy": "Always"}],
+        "containers": [{"name": "main"}],
+    }));
+    let end = |containers: &Containers, now| {
+        let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+        plan(&pod, fate, None, containers, now)
+    };
+    let terminate = |name: &str| Action::Terminate(name.to_owned());
+    let all = are([("first", running()), ("second", running()), ("main", running())]);
+    // As under a kubelet, the hook does not wait for its container's turn.
+    let hook = Action::PreStop("first".to_owned());
+    assert_eq!(end(&all, now).actions, [terminate("main"), hook]);
+    let hooked = |done| ContainerFacts { stopping: Some(Stopping::PreStop { done }), ..running() };
+    let two = are([("first", hooked(true)), ("second", running()), ("main", exited(true))]);
+    assert_eq!(end(&two, now).actions, [terminate("second")]);
+    let one = are([("first", hooked(true)), ("second", exited(true)), ("main", exited(true))]);
+    assert_eq!(end(&one, now).actions, [terminate("first")]);
+    // When the time is over no sidecar waits, and each has its two seconds.
+    let late = Fate::End { deadline: now, then: FinalStep::AskDelete };
+    let all = are([("first", hooked(false)), ("second", running()), ("main", running())]);
+    let actions = plan(&pod, late, None, &all, now).actions;
+    assert_eq!(actions, [Action::Kill("main".to_owned()), terminate("second"), terminate("first")]);
+    // The same when the pod ends by itself.
+    let ended = plan(&pod, Fate::Run, Some(Outcome::Succeeded), &two, now);
+    assert_eq!(ended.actions, [terminate("second")]);
+}
+
+#[test]
+fn a_sidecar_that_ended_starts_again_and_holds_up_no_later_container() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "initContainers": [
+            {"name": "side", "restartPolicy": "Always"}, {"name": "second"}, {"name": "third"}],
+        "containers": [{"name": "main"}],
+    }));
+    let waits = ContainerFacts { started: false, ..running() };
+    for (side, second, wanted) in [
+        (exited(false), running(), vec![start("side")]),
+        (exited(false), exited(true), vec![start("side"), start("third")]),
+        (waits, exited(true), vec![start("third")]),
+    ] {
+        let containers = are([("side", side), ("second", second)]);
+        assert_eq!(run_plan(&pod, &containers, now).actions, wanted, "{containers:#?}");
+    }
+}
+
+#[test]
+fn a_container_of_another_image_is_replaced_whatever_the_policy() {
+    let since = Instant::now();
+    let outdated = ContainerFacts { is_outdated: true, ..running() };
+    let containers = are([("a", outdated.clone()), ("b", running())]);
+    let plan = run_plan(&two_containers("Never"), &containers, since);
+    assert_eq!(plan.actions, [Action::Terminate("a".to_owned())]);
+    let now = since + GRACE;
+    let asked = ContainerFacts { stopping: Some(Stopping::Terminated { since }), ..outdated };
+    let plan = run_plan(&two_containers("Never"), &are([("a", asked), ("b", running())]), now);
+    assert_eq!(plan.actions, [Action::Kill("a".to_owned())], "its grace period is over");
+}
+
+#[test]
 fn an_unhealthy_container_ends_for_its_own_sake_and_the_others_run_on() {
     let now = Instant::now();
     let sick = ContainerFacts { unhealthy: Some(now + GRACE), ..running() };
@@ -356,6 +422,36 @@ fn a_lost_sandbox_ends_its_containers_and_a_new_one_starts_all_of_them() {
     assert_eq!(run(Sandbox::Ready, &reopened), [start("init")]);
     let initialized = are([("init", exited(true)), ("main", main)]);
     assert_eq!(run(Sandbox::Ready, &initialized), [start("main")]);
+}
+
+#[test]
+fn after_a_boot_of_the_machine_init_containers_and_sidecars_start_in_their_order() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "restartPolicy": "OnFailure",
+        "initContainers": [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}],
+        "containers": [{"name": "main"}, {"name": "done"}],
+    }));
+    let earlier = |facts| ContainerFacts { in_earlier_sandbox: true, ..facts };
+    let waits = ContainerFacts { started: false, ..running() };
+    let mut containers = are([
+        ("init", earlier(exited(true))),
+        ("side", earlier(exited(false))),
+        ("main", earlier(exited(false))),
+        ("done", earlier(exited(true))),
+    ]);
+    for (name, facts, wanted) in [
+        ("init", earlier(exited(true)), vec![start("init")]),
+        ("init", running(), vec![]),
+        ("init", exited(true), vec![start("side")]),
+        ("side", waits, vec![]),
+        // A main container that has done its work does not start again.
+        ("side", running(), vec![start("main")]),
+        ("main", running(), vec![]),
+    ] {
+        containers.insert(name.to_owned(), facts);
+        assert_eq!(run_plan(&pod, &containers, now).actions, wanted, "{name}");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The conditions of a pod, each with the time of its last change.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::StatusFacts;
-use crate::pod::init_containers;
+use super::{StatusFacts, has_begun};
+use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
 use crate::worker::plan::Outcome;
 
@@ -20,6 +20,10 @@ struct ConditionFact {
     reason: Option<&'static str>,
     message: Option<String>,
 }
+
+/// A condition of our own: a running container has another image than the spec, and the runtime uses
+/// no images. It is absent while it does not hold.
+const RESTART_NEEDED: &str = "headwater/RestartNeeded";
 
 /// Every condition that a kubelet reports, in a kubelet's order, then Headwater's own.
 pub(super) fn all(
@@ -42,9 +46,10 @@ pub(super) fn all(
         containers,
         holds("PodScheduled", true),
     ];
-    let own =
+    let noted =
         facts.notes.map(|notes| fails(SPEC_HONOURED, "FieldsIgnored", Some(notes.to_owned())));
-    conditions.into_iter().chain(own).map(|condition| timed(condition, facts, now)).collect()
+    let conditions = conditions.into_iter().chain(noted).chain(restart_needed(facts));
+    conditions.map(|condition| timed(condition, facts, now)).collect()
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {
@@ -63,10 +68,16 @@ fn initialized_condition(
     if facts.ended == Some(Outcome::Succeeded) && !init_containers(facts.pod).is_empty() {
         return ConditionFact { reason: Some("PodCompleted"), ..holds("Initialized", true) };
     }
-    if initialized {
+    // A pod that was initialized before a boot of the machine stays so while it starts anew.
+    if initialized || main_containers(facts.pod).iter().any(|c| has_begun(facts, c)) {
         return holds("Initialized", true);
     }
-    let names = unready(status.init_container_statuses.as_deref());
+    let names = names(facts, status, |container, status| {
+        let is_init = init_containers(facts.pod).contains(container);
+        let is_done =
+            if is_sidecar(container) { status.started == Some(true) } else { status.ready };
+        is_init && !is_done
+    });
     let message = format!("containers with incomplete status: [{names}]");
     fails("Initialized", "ContainersNotInitialized", Some(message))
 }
@@ -78,7 +89,10 @@ fn containers_ready(facts: &StatusFacts<'_>, status: &PodStatus) -> ConditionFac
         Some(Outcome::Failed) => return fails(KIND, "PodFailed", None),
         None => {}
     }
-    let names = unready(status.container_statuses.as_deref());
+    let names = names(facts, status, |container, status| {
+        let is_step = init_containers(facts.pod).contains(container) && !is_sidecar(container);
+        !is_step && !status.ready
+    });
     if names.is_empty() {
         return holds(KIND, true);
     }
@@ -94,26 +108,56 @@ fn ready(facts: &StatusFacts<'_>, containers: &ConditionFact) -> ConditionFact {
     }
     let gates = facts.pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref());
     let given = facts.pod.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let is_open = |kind: &str| {
-        given.unwrap_or_default().iter().any(|c| c.type_ == kind && c.status == "True")
-    };
-    let closed = gates.unwrap_or_default().iter().find(|gate| !is_open(&gate.condition_type));
-    match closed {
-        None => holds("Ready", true),
-        Some(gate) => {
-            let message = format!(
-                "corresponding condition of pod readiness gate \"{}\" does not exist or is not True",
-                gate.condition_type
-            );
-            fails("Ready", "ReadinessGatesNotReady", Some(message))
+    let given = given.unwrap_or_default();
+    let closed = gates.unwrap_or_default().iter().filter_map(|gate| {
+        let kind = &gate.condition_type;
+        match given.iter().find(|condition| condition.type_ == *kind) {
+            None => Some(format!(
+                "corresponding condition of pod readiness gate {kind:?} does not exist."
+            )),
+            Some(condition) if condition.status == "True" => None,
+            Some(PodCondition { status, .. }) => Some(format!(
+                "the status of pod readiness gate {kind:?} is not \"True\", but {status}"
+            )),
         }
+    });
+    let closed: Vec<_> = closed.collect();
+    if closed.is_empty() {
+        return holds("Ready", true);
     }
+    fails("Ready", "ReadinessGatesNotReady", Some(closed.join(", ")))
 }
 
-fn unready(statuses: Option<&[ContainerStatus]>) -> String {
-    let names: Vec<_> =
-        statuses.unwrap_or_default().iter().filter(|s| !s.ready).map(|s| s.name.as_str()).collect();
-    names.join(" ")
+fn restart_needed(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    let changes = all_containers(facts.pod).filter_map(|container| {
+        let now = facts.containers.get(&container.name).filter(|now| now.is_running())?;
+        let (runs, image) = (now.run_image.as_deref()?, container.image.as_deref().unwrap_or(""));
+        let is_changed = runs != image && !now.is_outdated;
+        let name = &container.name;
+        is_changed.then(|| {
+            format!("container {name} was started with image {runs:?} and its spec has {image:?}")
+        })
+    });
+    let changes: Vec<_> = changes.collect();
+    let message = format!("{}: recreate the pod for the change to count", changes.join("; "));
+    let fact = || ConditionFact {
+        reason: Some("ImageChanged"),
+        message: Some(message),
+        ..holds(RESTART_NEEDED, true)
+    };
+    (!changes.is_empty()).then(fact)
+}
+
+/// The names of the containers for which `counts` is true, in the form of a kubelet.
+fn names(
+    facts: &StatusFacts<'_>,
+    status: &PodStatus,
+    counts: impl Fn(&Container, &ContainerStatus) -> bool,
+) -> String {
+    let statuses = [&status.init_container_statuses, &status.container_statuses];
+    let statuses = statuses.into_iter().flatten().flatten();
+    let counted = all_containers(facts.pod).zip(statuses).filter(|(c, status)| counts(c, status));
+    counted.map(|(container, _)| container.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 fn timed(fact: ConditionFact, facts: &StatusFacts<'_>, now: Timestamp) -> PodCondition {

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::container::termination::StopSignal;
 use crate::runtime::{RunHistory, SandboxState};
 use crate::worker::plan::ContainerFacts;
 
@@ -52,7 +53,8 @@ fn exit(code: i32) -> Exit {
 }
 
 fn runs(attempt: u32, state: RunState, previous: Option<Exit>) -> RunHistory {
-    RunHistory { attempt, sandbox_attempt: 0, state, previous, image_id: None }
+    let stop_signal = StopSignal::default();
+    RunHistory { attempt, sandbox_attempt: 0, state, previous, image_id: None, stop_signal }
 }
 
 impl PodCase {
@@ -62,6 +64,16 @@ impl PodCase {
         let now = ContainerFacts { run: Run::Running, started: true, ..ContainerFacts::default() };
         self.containers.insert(name.to_owned(), now);
         self.ready.insert(name);
+        self
+    }
+
+    fn unready(mut self, name: &'static str) -> Self {
+        self.ready.remove(name);
+        self.change(name, |now| now.started = false)
+    }
+
+    fn change(mut self, name: &str, change: impl FnOnce(&mut ContainerFacts)) -> Self {
+        change(self.containers.get_mut(name).expect("the container ran"));
         self
     }
 
@@ -134,6 +146,7 @@ fn golden_a_running_pod_that_was_restarted() {
     let wanted = json!({
         "phase": "Running",
         "observedGeneration": 4,
+        "qosClass": "BestEffort",
         "startTime": time(0),
         "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}],
         "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
@@ -209,12 +222,99 @@ fn a_readiness_gate_has_to_be_opened_by_the_cloud() {
     let mut spec = one();
     spec["readinessGates"] = json!([{"conditionType": "shop/traffic"}]);
     let mut given = given(spec).running("main", 0, None);
-    let closed = given.status(None, at(9));
-    assert_eq!(condition(&closed, "ContainersReady").status, "True");
-    assert_eq!(condition(&closed, "Ready").reason.as_deref(), Some("ReadinessGatesNotReady"));
-    let open = json!({"conditions": [{"type": "shop/traffic", "status": "True"}]});
-    given.pod.status = Some(serde_json::from_value(open).expect("a status"));
-    assert_eq!(condition(&given.status(None, at(9)), "Ready").status, "True");
+    for (condition_status, wanted) in [
+        (None, r#"corresponding condition of pod readiness gate "shop/traffic" does not exist."#),
+        (
+            Some("False"),
+            r#"the status of pod readiness gate "shop/traffic" is not "True", but False"#,
+        ),
+        (Some("True"), ""),
+    ] {
+        let conditions = condition_status.map(|s| json!([{"type": "shop/traffic", "status": s}]));
+        let status = json!({ "conditions": conditions });
+        given.pod.status = Some(serde_json::from_value(status).expect("a status"));
+        let status = given.status(None, at(9));
+        assert_eq!(condition(&status, "ContainersReady").status, "True");
+        let ready = condition(&status, "Ready");
+        assert_eq!(ready.message.as_deref().unwrap_or_default(), wanted);
+        let reason = (!wanted.is_empty()).then_some("ReadinessGatesNotReady");
+        assert_eq!(ready.reason.as_deref(), reason);
+        assert_eq!(ready.status, if wanted.is_empty() { "True" } else { "False" });
+    }
+}
+
+fn with_sidecar() -> Value {
+    json!({
+        "initContainers": [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}],
+        "containers": [{"name": "main"}],
+    })
+}
+
+#[test]
+fn a_sidecar_counts_in_the_readiness_of_its_pod() {
+    let given = given(with_sidecar()).exited("init", 0, exit(0)).running("side", 0, None);
+    let unready = given.running("main", 0, None).unready("side");
+    let status = unready.status(None, at(9));
+    let ready = condition(&status, "ContainersReady");
+    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [side]"));
+    assert_eq!(condition(&status, "Ready").status, "False");
+    let ready = unready.running("side", 0, None).status(None, at(9));
+    assert_eq!(condition(&ready, "Ready").status, "True", "an init container does not count");
+}
+
+#[test]
+fn a_pod_waits_for_a_sidecar_that_has_not_started() {
+    let given = given(with_sidecar()).exited("init", 0, exit(0)).running("side", 0, None);
+    let status = given.unready("side").status(None, at(9));
+    let message = "containers with incomplete status: [side]";
+    assert_eq!(condition(&status, "Initialized").message.as_deref(), Some(message));
+}
+
+#[test]
+fn a_pod_that_starts_anew_after_a_boot_waits_and_keeps_its_last_states() {
+    let earlier = |now: &mut ContainerFacts| now.in_earlier_sandbox = true;
+    let given = given(with_sidecar()).exited("init", 0, exit(0)).exited("main", 0, exit(137));
+    let given = given.change("init", earlier).change("main", earlier);
+    let status = given.json();
+    assert_eq!(status["phase"], "Running", "as under a kubelet, a phase does not go back");
+    for (container, code) in
+        [(&status["initContainerStatuses"][0], 0), (&status["containerStatuses"][0], 137)]
+    {
+        assert_eq!(container["ready"], false);
+        assert_eq!(container["state"]["waiting"]["reason"], "PodInitializing");
+        assert_eq!(container["lastState"]["terminated"]["exitCode"], code);
+    }
+}
+
+#[test]
+fn the_status_names_an_image_that_needs_a_restart() {
+    let image = |now: &mut ContainerFacts| now.run_image = Some("web:1".into());
+    let given = given(one()).running("main", 0, None).change("main", image);
+    let status = given.status(None, at(9));
+    let needed = condition(&status, "headwater/RestartNeeded");
+    assert_eq!((&*needed.status, needed.reason.as_deref()), ("True", Some("ImageChanged")));
+    let message = needed.message.as_deref().expect("a message");
+    assert!(message.contains("web:1") && message.contains("busybox"), "{message}");
+    let of_run =
+        |status: &PodStatus| status.container_statuses.clone().expect("one")[0].image.clone();
+    assert_eq!(of_run(&status), "web:1", "the status names the image that runs");
+    let same = given.change("main", |now| now.run_image = Some("busybox".into()));
+    let kinds = same.status(None, at(9)).conditions.expect("conditions");
+    assert!(kinds.iter().all(|condition| condition.type_ != "headwater/RestartNeeded"));
+}
+
+#[test]
+fn the_termination_messages_of_a_pod_share_12_kib() {
+    let containers: Vec<_> = (0..5).map(|n| json!({"name": format!("c{n}")})).collect();
+    let long = Exit { message: Some("ä".repeat(2_048)), ..exit(1) };
+    let mut given = given(json!({ "containers": containers }));
+    for n in 0..5 {
+        given = given.exited(&format!("c{n}"), 0, long.clone());
+    }
+    let status = given.json();
+    let text = |n: usize| status["containerStatuses"][n]["state"]["terminated"]["message"].clone();
+    // A fifth of 12 KiB is 2,457 bytes, and half a character is none.
+    assert!((0..5).all(|n| text(n).as_str().is_some_and(|text| text.len() == 2_456)));
 }
 
 #[test]
@@ -240,6 +340,11 @@ fn a_pod_that_was_refused_states_the_reason() {
     (given.ended, given.fail_reason) = (Some(Outcome::Failed), Some(FailReason::OutOfCpu));
     let status = given.json();
     assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
+    given.fail_reason = Some(FailReason::DeadlineExceeded);
+    let status = given.json();
+    assert_eq!(status["reason"], "DeadlineExceeded");
+    let message = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(status["message"], message);
 }
 
 #[test]
