@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use headwater_edged::Edged;
-use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, content, is_alive, is_ready, is_running, log, script_pod, until};
@@ -77,10 +76,7 @@ async fn an_adopted_container_stays_started_and_ready_until_its_probes_fail() {
     first.stop().await;
     let count = bench.edge.operations().len();
     let second = bench.edged().await;
-    let after = |all: &[Operation]| {
-        crate::fake_edge::statuses(&all[count.min(all.len())..], "web").into_iter().next()
-    };
-    let first_status = bench.edge.until("a status of the adopted pod", after).await;
+    let first_status = bench.edge.status_after(count, "web").await;
     assert_eq!(first_status, before, "the restart of the pod worker changes nothing");
     std::fs::write(&sick, "").expect("written");
     let unready = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;

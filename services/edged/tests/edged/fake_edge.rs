@@ -150,6 +150,14 @@ impl FakeEdge {
     ) -> Value {
         self.until(what, |all| latest_status(all, name).filter(|status| wanted(status))).await
     }
+
+    /// Waits for the first status of the pod after so many operations.
+    pub(crate) async fn status_after(&self, operations: usize, name: &str) -> Value {
+        let status = |all: &[Operation]| {
+            statuses(all.get(operations..).unwrap_or_default(), name).into_iter().next()
+        };
+        self.until("the next status", status).await
+    }
 }
 
 /// The latest status of the pod of that name in namespace `shop`.

@@ -1,7 +1,6 @@
 //! Containers start, end and start again.
 
 use headwater_edged::{Edged, RuntimeKind};
-use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{
@@ -129,9 +128,7 @@ async fn a_pod_that_is_active_for_too_long_ends_and_fails_with_the_reason() {
     first.stop().await;
     let count = bench.edge.operations().len();
     let second = bench.edged().await;
-    let reported =
-        |all: &[Operation]| statuses(&all[count.min(all.len())..], "job").into_iter().next();
-    let again = bench.edge.until("the status again", reported).await;
+    let again = bench.edge.status_after(count, "job").await;
     assert_eq!(again, status, "the pod has failed for good");
     second.stop().await;
 }
@@ -173,9 +170,7 @@ async fn the_status_names_a_changed_image_of_a_process_that_runs() {
     first.stop().await;
     let count = bench.edge.operations().len();
     let second = bench.edged().await;
-    let reported =
-        |all: &[Operation]| statuses(&all[count.min(all.len())..], "web").into_iter().next();
-    let again = bench.edge.until("the status again", reported).await;
+    let again = bench.edge.status_after(count, "web").await;
     assert_eq!(again, named, "the next pod worker knows the image of the run");
     second.stop_pods(std::time::Duration::from_secs(5)).await;
 }

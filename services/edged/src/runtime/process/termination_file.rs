@@ -87,10 +87,9 @@ impl TerminationFile {
 
     /// The last bytes of the file; none if there is no file.
     fn read(&self) -> io::Result<Vec<u8>> {
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let opened = self
             .open_parent(|_, _, error| Err(error))
-            .and_then(|(dir, name)| openat(&dir, name, flags, Mode::empty()));
+            .and_then(|(dir, name)| openat(&dir, name, FILE_FLAGS, Mode::empty()));
         let mut file = match opened {
             Ok(file) => File::from(file),
             Err(Errno::ENOENT) => return Ok(Vec::new()),
@@ -124,14 +123,22 @@ impl TerminationFile {
 const DIR_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
+/// A file is opened without waiting for the other end of a pipe, and not through a link.
+const FILE_FLAGS: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
 fn open_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     openat(above, name, DIR_FLAGS, Mode::empty())
 }
 
 /// The last lines of a log, without their heads.
 fn log_message(log: &Path) -> io::Result<String> {
-    let mut file = File::open(log)?;
-    let bytes = file.metadata()?.len();
+    let mut file = File::from(open(log, FILE_FLAGS, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a plain file"));
+    }
+    let bytes = metadata.len();
     let tail = tail(&mut file, bytes, LOG_TAIL_BYTES)?;
     let lines: Vec<&[u8]> = tail.split_inclusive(|byte| *byte == b'\n').collect();
     // The tail begins in the middle of a line.
@@ -257,6 +264,10 @@ mod tests {
         assert!(message.len() <= LOG_MESSAGE_BYTES_MAX);
         fs::write(files.path(), "the end").expect("written");
         assert_eq!(files.message(false).as_deref(), Some("the end"));
+        let piped = Files::new(true);
+        nix::unistd::mkfifo(&piped.log(), Mode::S_IRWXU).expect("a pipe");
+        let message = piped.message(false).expect("an error, and no wait for a writer");
+        assert!(message.contains("not a plain file"), "{message}");
         let silent = Files::new(false);
         fs::write(silent.log(), line(1)).expect("a log");
         assert_eq!(silent.message(false), None, "its policy is File");
