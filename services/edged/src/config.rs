@@ -40,8 +40,8 @@ impl EdgedConfig {
 /// The kind of runtime.
 #[derive(Clone, Debug)]
 pub enum RuntimeKind {
-    /// Containers are processes of the host, which run as the user of this process. There are no
-    /// images and nothing is mounted: a container starts in its own root directory, in which every
+    /// Containers are processes of the host. As root they run as the user that their spec names, and
+    /// otherwise as the user of this process. There are no images: a container starts in its own root directory, in which every
     /// mountPath is a link to its volume. A command reaches the mountPath `/etc/app` as `etc/app` or
     /// `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is also
     /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`. The termination message
@@ -70,7 +70,7 @@ pub struct ProcessConfig {
     /// Variables that the shim's environment has besides those of this process. Containers do not
     /// receive them.
     pub shim_env: Vec<(String, String)>,
-    /// Start although this process runs as root, and therefore every pod's command does.
+    /// Containers may run as root, and do if their spec names no user.
     pub allow_root: bool,
 }
 

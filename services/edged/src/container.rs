@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use credentials::Credentials;
+use serde::{Deserialize, Serialize};
+
 mod argument_space;
+pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
 pub mod termination;
@@ -35,10 +39,12 @@ pub struct LaunchSpec {
     pub stop_signal: StopSignal,
     /// Where the container leaves its termination message.
     pub termination_message: TerminationMessage,
+    /// The user, the groups and the rights that the spec asks for.
+    pub credentials: Credentials,
 }
 
 /// A volume at its place in a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// The volume's name.
     pub volume: String,
@@ -46,6 +52,8 @@ pub struct Mount {
     pub path: PathBuf,
     /// The part of the volume that is mounted; `None` for all of it.
     pub sub_path: Option<PathBuf>,
+    /// The container cannot write to it.
+    pub read_only: bool,
 }
 
 /// Why a container waits.

@@ -54,12 +54,6 @@ pub enum EdgedError {
     /// The path of the edge's socket is too long.
     #[error(transparent)]
     Socket(#[from] SocketPathTooLong),
-    /// Every pod's command would run as root.
-    #[error(
-        "the process runtime would run every pod's command as root: start as another user, or \
-         allow root explicitly"
-    )]
-    Root,
     /// The process runtime has no shim.
     #[error("the process runtime needs the shim's program and arguments")]
     NoShim,
@@ -87,16 +81,14 @@ impl Edged {
     /// See [`EdgedError`]. Nothing runs that did not run before.
     pub async fn spawn(config: EdgedConfig) -> Result<Handle, EdgedError> {
         let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
-        if let RuntimeKind::Process(process) = &config.runtime {
-            if process.shim.is_empty() {
-                return Err(EdgedError::NoShim);
-            }
-            if nix::unistd::geteuid().is_root() && !process.allow_root {
-                return Err(EdgedError::Root);
-            }
+        if let RuntimeKind::Process(process) = &config.runtime
+            && process.shim.is_empty()
+        {
+            return Err(EdgedError::NoShim);
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let runtime = NodeRuntime::open(&config.runtime, &config.dir, &config.settings, notices)?;
+        let EdgedConfig { runtime: kind, dir, edge_socket, settings, .. } = &config;
+        let runtime = NodeRuntime::open(kind, dir, edge_socket, settings, notices)?;
         Self::start(config, edge, runtime, noticed)
     }
 

@@ -49,5 +49,5 @@ pub use config::{EdgedConfig, PressureSettings, ProcessConfig, RuntimeKind, Sett
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
-pub use runtime::process::shim;
+pub use runtime::process::{shared_rights, shim};
 pub use worker::plan;

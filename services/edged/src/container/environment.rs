@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret};
 
 use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
+use crate::container::credentials;
 use crate::container::downward_api::{self, FieldSource};
 use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::{LaunchSpec, Mount, WaitReason};
@@ -77,6 +78,7 @@ pub(crate) fn launch(
             config_error(format!("container {}: lifecycle.{error}", container.name))
         })?,
         termination_message: TerminationMessage::of(container).map_err(config_error)?,
+        credentials: credentials::resolve(fields.pod, container)?,
     })
 }
 
@@ -357,6 +359,7 @@ fn mounts(
             volume: mount.name.clone(),
             path: PathBuf::from(mount.mount_path.trim_start_matches('/')),
             sub_path: sub_path.map(|path| PathBuf::from(path.trim_start_matches('/'))),
+            read_only: mount.read_only == Some(true),
         });
     }
     // A mount below another comes after it.

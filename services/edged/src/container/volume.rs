@@ -10,6 +10,8 @@ pub struct Volume {
     pub name: String,
     /// Its content.
     pub content: VolumeContent,
+    /// Its files come from a Secret.
+    pub is_secret: bool,
 }
 
 /// The content of a volume.

@@ -39,7 +39,11 @@ fn resolve_one(
     let namespace = namespace(fields.pod);
     let content = content(spec, namespace, fields, objects, left)
         .map_err(|why| setup_failure(&spec.name, &why))?;
-    Ok(Volume { name: spec.name.clone(), content })
+    let is_secret = spec.secret.is_some()
+        || spec.projected.as_ref().is_some_and(|projected| {
+            projected.sources.iter().flatten().any(|source| source.secret.is_some())
+        });
+    Ok(Volume { name: spec.name.clone(), content, is_secret })
 }
 
 fn content(

@@ -25,6 +25,11 @@ impl Paths {
         Self(dir)
     }
 
+    /// The pod worker's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0
+    }
+
     /// The parent of the pod worker's directory.
     pub(crate) fn above(&self) -> &Path {
         match self.0.parent() {
@@ -90,9 +95,14 @@ impl Paths {
         self.logs(pod).join(container).join(format!("{attempt}.log"))
     }
 
+    /// The directories of all claims.
+    pub(crate) fn all_claims(&self) -> PathBuf {
+        self.0.join("claims")
+    }
+
     /// The directory of a claim.
     pub(crate) fn claim(&self, namespace: &str, name: &str) -> PathBuf {
-        self.0.join("claims").join(format!("{namespace}_{name}"))
+        self.all_claims().join(format!("{namespace}_{name}"))
     }
 }
 

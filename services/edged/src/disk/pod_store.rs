@@ -7,12 +7,14 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use headwater_event::ResourceKey;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 
 use super::durable_file;
 use super::file_error::{FileError, blocking};
 use super::paths::{Paths, entries};
-use crate::pod::{PodRecord, PodUid};
+use crate::pod::{GRACE_DEFAULT, PodRecord, PodUid};
 
 /// The records of the pods on this node.
 #[derive(Debug)]
@@ -47,7 +49,16 @@ impl PodStore {
                 Ok(None) => {}
                 Err(error) => {
                     let path = entry.path();
-                    tracing::warn!(path = %path.display(), %error, "a pod directory is left alone");
+                    let Some(record) = recover(&paths, &path) else {
+                        let path = path.display();
+                        tracing::warn!(%path, %error, "a pod directory is left alone");
+                        continue;
+                    };
+                    tracing::warn!(
+                        path = %path.display(), pod = %record.key, %error,
+                        "a pod's record cannot be read; its logs name the pod"
+                    );
+                    pods.insert(record.uid.clone(), record);
                 }
             }
         }
@@ -143,23 +154,43 @@ fn create_pods(above: &Path, pods: &Path) -> io::Result<()> {
     durable_file::create_dir(above, pods)
 }
 
-/// The record in a pod's directory. A directory without one is removed: a crash interrupted its
-/// creation before anything could run in it.
+/// The record in a pod's directory. A directory without one is removed if no container has a run in
+/// it: a crash interrupted its creation before anything could run.
 fn read(paths: &Paths, dir: &Path) -> io::Result<Option<PodRecord>> {
-    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let uid = PodUid::try_from(name.to_owned()).map_err(invalid)?;
+    let uid = uid_of(dir)?;
     match durable_file::read::<PodRecord>(&paths.record(&uid))? {
         // The directory's name is the pod's UID, whatever the file states.
         Some(record) => Ok(Some(PodRecord { uid, ..record })),
+        None if !entries(&paths.containers(&uid))?.is_empty() => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "it has runs and no record"))
+        }
         None => fs::remove_dir_all(dir).map(|()| None),
     }
 }
 
+fn uid_of(dir: &Path) -> io::Result<PodUid> {
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    PodUid::try_from(name.to_owned()).map_err(invalid)
+}
+
+/// The record of a pod that cannot be read, from the name of its logs. The pod ends in its turn, and
+/// nothing runs beside its successor.
+fn recover(paths: &Paths, dir: &Path) -> Option<PodRecord> {
+    let uid = uid_of(dir).ok()?;
+    let key = entries(&paths.all_logs()).ok()?.iter().find_map(|entry| {
+        let name = entry.file_name();
+        // Kubernetes' names have no underscore.
+        let key = name.to_str()?.strip_suffix(uid.as_str())?.strip_suffix('_')?;
+        let (namespace, name) = key.split_once('_')?;
+        ResourceKey::new(Some(namespace), "pod", name).ok()
+    })?;
+    let grace_seconds = GRACE_DEFAULT.as_secs();
+    Some(PodRecord { uid, key, grace_seconds, seen_at: Timestamp::now() })
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     fn record(uid: &str) -> PodRecord {
@@ -193,6 +224,29 @@ mod tests {
         assert_eq!(again.status(&record("u2").uid), None);
         assert!(!dir.path().join("pods/u3").exists(), "nothing ran in it");
         assert!(dir.path().join("pods/..bad").exists(), "it is left alone");
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_never_removes_a_run_and_is_recovered_from_the_logs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (uid, text) in [("u1", Some("torn")), ("u2", None), ("u3", Some("torn"))] {
+            let pod = dir.path().join("pods").join(uid);
+            fs::create_dir_all(pod.join("containers/main/0")).expect("a run");
+            if let Some(text) = text {
+                fs::write(pod.join("pod.json"), text).expect("written");
+            }
+        }
+        for logs in ["shop_web_u1", "shop_web_u2"] {
+            fs::create_dir_all(dir.path().join("logs").join(logs)).expect("logs");
+        }
+        let pods = PodStore::open(dir.path()).expect("opens").pods();
+        let found: Vec<_> =
+            pods.iter().map(|pod| (pod.uid.as_str(), pod.key.to_string())).collect();
+        let web = || "shop/pod/web".to_owned();
+        assert_eq!(found, [("u1", web()), ("u2", web())], "the third has no logs to name it");
+        for uid in ["u1", "u2", "u3"] {
+            assert!(dir.path().join("pods").join(uid).join("containers/main/0").is_dir(), "{uid}");
+        }
     }
 
     #[tokio::test]

@@ -45,6 +45,12 @@ pub enum RuntimeError {
         /// The container.
         container: String,
     },
+    /// The container runs, and what it uses is not removed.
+    #[error("container {container} still runs")]
+    StillRuns {
+        /// The container.
+        container: String,
+    },
     /// A signal could not be sent.
     #[error("cannot signal container {container}")]
     Signal {
@@ -74,6 +80,7 @@ impl RuntimeError {
             Self::Start { .. } => "start",
             Self::Command { .. } => "exec",
             Self::NotRunning { .. } => "not_running",
+            Self::StillRuns { .. } => "still_runs",
             Self::Signal { .. } => "signal",
             Self::Volume { .. } => "volume",
         }

@@ -47,21 +47,22 @@ impl NodeRuntime {
         Self { usage: Some(usage), ..self }
     }
 
-    /// Opens the runtime of this kind in the pod worker's directory, and adopts what runs. The
-    /// runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
+    /// Opens the runtime of this kind in the pod worker's directory, and adopts what runs.
+    /// `edge_socket` is the edge's local API, whose user no container may be. The runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
     ///
     /// # Errors
     /// The runtime cannot read its state. Nothing runs that did not run before.
     pub fn open(
         kind: &RuntimeKind,
         dir: &Path,
+        edge_socket: &Path,
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
     ) -> Result<Self, RuntimeError> {
         let runtime: Arc<dyn Runtime> = match kind {
             RuntimeKind::Hollow => Arc::new(HollowRuntime::default()),
             RuntimeKind::Process(config) => {
-                Arc::new(ProcessRuntime::open(dir, config, settings, notices)?)
+                Arc::new(ProcessRuntime::open(dir, edge_socket, config, settings, notices)?)
             }
         };
         Ok(Self::new(runtime))

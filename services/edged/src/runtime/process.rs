@@ -1,8 +1,10 @@
 //! The process runtime: containers are processes of the host, each under its own [`shim`].
 //!
-//! There are no images, no sandboxes and no isolation: a command is found and run on the host, as
-//! the user of the pod worker. `volumes` describes how a container sees its volumes. After a
-//! restart the files of a run (`run_directory`) identify its process.
+//! There are no images and no sandboxes: a command is found and run on the host. A pod worker with
+//! the rights of root runs a container as the user that its spec names, with a view of mounts in
+//! which the pod worker's directory shows that container's own places alone. Any other pod worker
+//! runs it as itself, with all its rights (`rights`). `volumes` describes how a container sees its
+//! volumes. After a restart the files of a run (`run_directory`) identify its process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,15 +31,22 @@ use crate::pod_fields::Column;
 mod adoption;
 mod command;
 mod launch;
+mod leftovers;
 mod process_identity;
+mod rights;
 mod run_directory;
+mod run_spec;
+mod secret_memory;
 pub mod shim;
 mod state;
 mod termination_file;
-mod user;
 mod volumes;
 
+use rights::RightsPolicy;
+pub use rights::shared_rights;
+use secret_memory::SecretMemory;
 use state::{LatestRun, ProcessState};
+use volumes::Audience;
 
 /// The search path of commands unless a container sets another one.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -50,12 +59,14 @@ pub(crate) struct ProcessRuntime {
 }
 
 impl ProcessRuntime {
-    /// Opens the runtime in the pod worker's directory and adopts what runs.
+    /// Opens the runtime in the pod worker's directory and adopts what runs. Without
+    /// `allow_root` no container runs as the user that owns the edge's socket.
     ///
     /// # Errors
     /// The directory cannot be listed.
     pub(crate) fn open(
         dir: &Path,
+        edge_socket: &Path,
         config: &ProcessConfig,
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
@@ -63,17 +74,30 @@ impl ProcessRuntime {
         // Containers have another working directory: the paths in their environment are absolute.
         let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
         let stop = CancellationToken::new();
+        let policy = RightsPolicy::of_this_process(config.allow_root);
+        if let Some(why) = shared_rights(config.allow_root) {
+            tracing::info!("{why}");
+        }
+        let paths = Paths::new(dir);
+        let secrets = SecretMemory::open(paths.dir());
         let state = Arc::new(ProcessState {
-            paths: Paths::new(dir),
+            paths,
             shim: absolute_program(&config.shim),
             shim_env: config.shim_env.clone(),
             log_bytes_max: settings.log_bytes_max,
             log_files_max: settings.log_files_max,
             notices,
             pods: Default::default(),
+            unread: Default::default(),
+            policy,
+            edge_socket: edge_socket.to_owned(),
+            secrets,
             stop: stop.clone(),
         });
         adoption::adopt(&state)?;
+        if let Err(error) = state.secrets.keep(|pod| state.paths.pods().join(pod).is_dir()) {
+            tracing::warn!(%error, "secret volumes of removed pods are still in memory");
+        }
         Ok(Self { state, _stop: stop.drop_guard() })
     }
 }
@@ -105,7 +129,7 @@ impl Runtime for ProcessRuntime {
             );
             return Err(WaitReason { reason: "ImageNotSupported", message });
         }
-        user::check(pod, container)
+        self.state.policy.check(pod, container, rights::owner(&self.state.edge_socket))
     }
 
     fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String> {
@@ -146,7 +170,10 @@ impl Runtime for ProcessRuntime {
 
     async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError> {
         let (state, pod, volumes) = (self.state.clone(), pod.uid.clone(), volumes.to_vec());
-        blocking(move || volumes::write(&state.paths, &pod, &volumes)).await
+        let audience =
+            if state.policy.own.can_separate { Audience::Users } else { Audience::Owner };
+        blocking(move || volumes::write(&state.paths, &state.secrets, &pod, &volumes, audience))
+            .await
     }
 
     async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
@@ -190,14 +217,13 @@ impl Runtime for ProcessRuntime {
         let not_running = || RuntimeError::NotRunning { container: container.to_owned() };
         let entry = self.state.container(pod, container).ok_or_else(not_running)?;
         let dir = self.state.run_directory(pod, container, entry.attempt);
-        let spec = dir
-            .spec()
-            .map_err(FileError::new("read the spec in", dir.path()))?
-            .ok_or_else(not_running)?;
-        command::run(container, &spec, command, timeout).await
+        command::run(container, &dir, command, timeout).await
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        if let Some(error) = adoption::retry_unread(&self.state, &pod.uid).await {
+            return Err(error);
+        }
         let (state, pod) = (self.state.clone(), pod.clone());
         blocking(move || launch::remove(&state, &pod)).await
     }

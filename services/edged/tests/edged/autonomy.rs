@@ -211,7 +211,8 @@ async fn a_crash_in_the_middle_of_a_start_never_leaves_two_processes() {
     for point in [
         "pod.json",
         "containers/main/0",
-        "containers/main/0/spec.json",
+        "containers/main/0/alive",
+        "containers/main/0/commands.sock",
         "containers/main/0/state.json",
     ] {
         let bench = Bench::new(&[]);

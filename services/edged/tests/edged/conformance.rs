@@ -1,10 +1,11 @@
 //! One suite for every runtime: it checks the verbs that a runtime's features promise, and that the
 //! others are refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_edged::container::LaunchSpec;
+use headwater_edged::container::credentials::Credentials;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::memory::MemoryRuntime;
@@ -36,7 +37,8 @@ fn process() -> Subject {
 fn of_kind(kind: &RuntimeKind) -> Subject {
     let dir = tempfile::tempdir().expect("a directory");
     let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-    let runtime = NodeRuntime::open(kind, dir.path(), &Settings::default(), notices);
+    let runtime =
+        NodeRuntime::open(kind, dir.path(), Path::new("edge.sock"), &Settings::default(), notices);
     Subject { runtime: runtime.expect("opens"), dir, _noticed: noticed }
 }
 
@@ -66,6 +68,7 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         mounts: Vec::new(),
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
+        credentials: Credentials::default(),
     }
 }
 
@@ -238,7 +241,7 @@ async fn a_removed_pod_leaves_nothing_and_can_be_removed_again() {
 }
 
 /// All files below a directory.
-fn walk(dir: &std::path::Path) -> Vec<PathBuf> {
+fn walk(dir: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     entries
@@ -368,7 +371,8 @@ async fn a_persistent_runtime_adopts_what_an_earlier_one_left() {
     let shim = vec![env!("CARGO_BIN_EXE_headwater-shim").to_owned()];
     let kind = RuntimeKind::Process(ProcessConfig { shim, shim_env: Vec::new(), allow_root: true });
     let (notices, mut noticed) = mpsc::channel(NOTICES_MAX);
-    let runtime = NodeRuntime::open(&kind, dir.path(), &Settings::default(), notices);
+    let runtime =
+        NodeRuntime::open(&kind, dir.path(), Path::new("edge.sock"), &Settings::default(), notices);
     let runtime = runtime.expect("opens");
     assert_eq!(runtime.pod(&record().uid).containers.remove("main"), before);
     runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");

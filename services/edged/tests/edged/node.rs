@@ -68,18 +68,3 @@ async fn a_socket_path_that_no_socket_can_have_is_refused_by_name() {
     assert!(matches!(error, EdgedError::Socket(_)));
     assert!(error.to_string().contains("shorter data directory"), "{error}");
 }
-
-#[tokio::test]
-async fn the_process_runtime_refuses_to_run_as_root_unless_allowed() {
-    let bench = Bench::new(&[]);
-    let mut config = bench.config();
-    if let RuntimeKind::Process(process) = &mut config.runtime {
-        process.allow_root = false;
-    }
-    let started = Edged::spawn(config).await;
-    if nix::unistd::geteuid().is_root() {
-        assert!(matches!(started, Err(EdgedError::Root)));
-    } else {
-        started.expect("not root: nothing to refuse").stop().await;
-    }
-}

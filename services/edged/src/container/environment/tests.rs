@@ -109,8 +109,12 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
         assert!(check_of(&bad, &objects()).is_err(), "{bad}");
     }
     let launch = launch_of(mount("/etc/app", json!("part")), &objects()).expect("inside");
-    let wanted =
-        Mount { volume: "v".to_owned(), path: "etc/app".into(), sub_path: Some("part".into()) };
+    let wanted = Mount {
+        volume: "v".to_owned(),
+        path: "etc/app".into(),
+        sub_path: Some("part".into()),
+        read_only: false,
+    };
     assert_eq!(launch.mounts, [wanted]);
 }
 

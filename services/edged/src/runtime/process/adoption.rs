@@ -12,9 +12,10 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use tokio::net::unix::pipe::Receiver;
 
+use super::leftovers::kill_leftovers;
 use super::run_directory::RunDirectory;
 use super::state::{ContainerEntry, LatestRun, ProcessState};
-use crate::disk::file_error::FileError;
+use crate::disk::file_error::{FileError, blocking};
 use crate::disk::paths::entries;
 use crate::pod::PodUid;
 use crate::runtime::{Exit, RuntimeError};
@@ -23,25 +24,53 @@ use crate::runtime::{Exit, RuntimeError};
 /// Between two of them the run is observed again after this time.
 const CHANGE_POLL: Duration = Duration::from_millis(5);
 
-/// Adopts the containers of every pod that has a directory.
+/// Adopts the containers of every pod that has a directory. A pod whose runs cannot be read waits:
+/// nothing of it starts or is removed until they can.
 pub(super) fn adopt(state: &Arc<ProcessState>) -> Result<(), RuntimeError> {
     let pods = state.paths.pods();
     for entry in entries(&pods).map_err(FileError::new("list", &pods))? {
-        if let Err(error) = adopt_pod(state, &entry.path()) {
-            let path = entry.path();
-            tracing::warn!(path = %path.display(), %error, "the containers of a pod are not adopted");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = entry.path();
+        let Ok(uid) = PodUid::try_from(name) else {
+            tracing::warn!(path = %path.display(), "a directory is no pod's, and is left alone");
+            continue;
+        };
+        if let Err(error) = adopt_pod(state, &uid) {
+            tracing::warn!(
+                path = %path.display(), %error,
+                "the runs of a pod cannot be read; the pod waits until they can"
+            );
+            state.set_unread(&uid, true);
         }
     }
     Ok(())
 }
 
-fn adopt_pod(state: &Arc<ProcessState>, dir: &Path) -> io::Result<()> {
-    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let uid = PodUid::try_from(name.to_owned()).map_err(invalid)?;
-    for entry in entries(&state.paths.containers(&uid))? {
-        if let Some(name) = entry.file_name().to_str() {
-            adopt_container(state, &uid, name, &entry.path())?;
+/// Reads the runs of a pod once more, if they could not be read. Returns why they still cannot.
+pub(super) async fn retry_unread(state: &Arc<ProcessState>, uid: &PodUid) -> Option<RuntimeError> {
+    if !state.is_unread(uid) {
+        return None;
+    }
+    let (state, uid) = (state.clone(), uid.clone());
+    blocking(move || read_again(&state, &uid)).await.err()
+}
+
+fn read_again(state: &Arc<ProcessState>, uid: &PodUid) -> Result<(), RuntimeError> {
+    let path = state.paths.containers(uid);
+    adopt_pod(state, uid).map_err(FileError::new("read the runs in", path))?;
+    tracing::info!(pod = %uid, "the runs of a pod can be read again");
+    state.set_unread(uid, false);
+    state.notify(uid);
+    Ok(())
+}
+
+/// Adopts the containers of a pod that are not known yet.
+fn adopt_pod(state: &Arc<ProcessState>, uid: &PodUid) -> io::Result<()> {
+    for entry in entries(&state.paths.containers(uid))? {
+        if let Some(name) = entry.file_name().to_str()
+            && state.container(uid, name).is_none()
+        {
+            adopt_container(state, uid, name, &entry.path())?;
         }
     }
     Ok(())
@@ -60,11 +89,7 @@ fn adopt_container(
         Some(before) => state.run_directory(uid, name, before).exit().ok().flatten(),
         None => None,
     };
-    // A run whose files cannot be read existed all the same: its number is not used again.
-    let run = observe(&state.run_directory(uid, name, attempt)).unwrap_or_else(|error| {
-        tracing::warn!(pod = %uid, container = name, %error, "the files of a run cannot be read");
-        LatestRun::Exited(Exit::unobserved(None))
-    });
+    let run = observe(&state.run_directory(uid, name, attempt), &state.paths.root(uid, name))?;
     let is_running = matches!(run, LatestRun::Running { .. });
     let is_of_earlier_boot = !is_running && {
         let process = state.run_directory(uid, name, attempt).process().ok().flatten();
@@ -79,8 +104,14 @@ fn adopt_container(
 }
 
 /// Reads the state of a run. If its shim is gone and left no exit, this function ends the run.
-fn observe(dir: &RunDirectory) -> io::Result<LatestRun> {
-    if let Some(exit) = dir.exit()? {
+/// `root` is the container's root directory.
+fn observe(dir: &RunDirectory, root: &Path) -> io::Result<LatestRun> {
+    // A file with other content stays so. Without a shim it says no less than an absent one.
+    let or_absent = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => Ok(None),
+        _ => Err(error),
+    };
+    if let Some(exit) = dir.exit().or_else(or_absent)? {
         return Ok(LatestRun::Exited(exit));
     }
     let Some(_lock) = dir.try_lock()? else {
@@ -89,20 +120,29 @@ fn observe(dir: &RunDirectory) -> io::Result<LatestRun> {
         return Ok(LatestRun::Running { process, since });
     };
     // The shim may have written its exit between the first read and the lock.
-    if let Some(exit) = dir.exit()? {
+    if let Some(exit) = dir.exit().or_else(or_absent)? {
         return Ok(LatestRun::Exited(exit));
     }
-    let process = dir.process()?;
+    let process = dir.process().or_else(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Ok(None),
+        _ => Err(error),
+    })?;
     if let Some(process) = &process {
         process.identity.signal_group(Signal::SIGKILL).map_err(io::Error::from)?;
     }
+    kill_leftovers(process.as_ref().map(|process| &process.identity), &root.to_string_lossy());
     let exit = Exit::unobserved(process.map(|process| process.started_at));
     dir.write_exit(&exit)?;
     Ok(LatestRun::Exited(dir.exit()?.unwrap_or(exit)))
 }
 
-/// Observes every run that is believed to run.
+/// Observes every run that is believed to run, and reads again what could not be read.
 pub(super) fn relist(state: &Arc<ProcessState>) {
+    for uid in state.unread() {
+        if let Err(error) = read_again(state, &uid) {
+            tracing::debug!(pod = %uid, %error, "the runs of a pod cannot be read yet");
+        }
+    }
     let running: Vec<_> = state.with(|pods| {
         let containers = pods.iter().flat_map(|(uid, pod)| {
             pod.iter().map(|(name, entry)| (uid.clone(), name.clone(), entry.clone()))
@@ -116,7 +156,8 @@ pub(super) fn relist(state: &Arc<ProcessState>) {
 
 /// Observes one run, and notifies if it has ended. Returns whether it has.
 fn observe_run(state: &Arc<ProcessState>, uid: &PodUid, name: &str, attempt: u32) -> bool {
-    let run = match observe(&state.run_directory(uid, name, attempt)) {
+    let run = match observe(&state.run_directory(uid, name, attempt), &state.paths.root(uid, name))
+    {
         Ok(run) => run,
         Err(error) => {
             tracing::warn!(pod = %uid, container = name, %error, "a run cannot be observed");

@@ -1,64 +1,62 @@
-//! Runs a command beside a container, for hooks and probes.
+//! Runs a command in a container, for hooks and probes: its shim starts it.
 
+use std::io;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
 
-use super::run_directory::RunSpec;
+use super::run_directory::RunDirectory;
+use super::shim::commands::{CommandReply, CommandRequest};
 use crate::runtime::{CommandOutput, RuntimeError};
 
-/// The output that is kept of a probe, as under a kubelet.
-const OUTPUT_BYTES_MAX: u64 = 10 << 10;
+/// A shim answers this much after the command's own time: it has to end the command.
+const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
-/// Runs the command with the container's environment, in its working directory.
+/// The longest answer: two outputs of 10 KiB, of which JSON writes a byte with up to six.
+const ANSWER_BYTES_MAX: u64 = 256 << 10;
+
+/// Runs the command with the container's environment and rights, in its working directory. If the
+/// caller drops the future, the command ends.
 pub(super) async fn run(
     container: &str,
-    spec: &RunSpec,
+    dir: &RunDirectory,
     command: &[String],
     timeout: Duration,
 ) -> Result<CommandOutput, RuntimeError> {
-    let failed = |program: &str, source| RuntimeError::Command {
+    let failed = |source| RuntimeError::Command {
         container: container.to_owned(),
-        program: program.to_owned(),
+        program: command.first().cloned().unwrap_or_default(),
         source,
     };
-    let Some((program, args)) = command.split_first() else {
-        return Err(failed("", std::io::Error::other("no command")));
+    let not_running = || RuntimeError::NotRunning { container: container.to_owned() };
+    let stream = dir.connect_for_command().map_err(failed)?.ok_or_else(not_running)?;
+    let asked = ask(stream, command, timeout);
+    let answer = match tokio::time::timeout(timeout + ANSWER_SLACK, asked).await {
+        Ok(answer) => answer.map_err(failed)?,
+        Err(_) => return Ok(CommandOutput { code: None, output: String::new() }),
     };
-    let mut child = Command::from(spec.command(program, args))
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|source| failed(program, source))?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut output = Vec::new();
-    let work = async {
-        let mut errors = Vec::new();
-        let read = async {
-            if let Some(stdout) = stdout {
-                let _ = stdout.take(OUTPUT_BYTES_MAX).read_to_end(&mut output).await;
-            }
-        };
-        let read_errors = async {
-            if let Some(stderr) = stderr {
-                let _ = stderr.take(OUTPUT_BYTES_MAX).read_to_end(&mut errors).await;
-            }
-        };
-        let (status, ..) = tokio::join!(child.wait(), read, read_errors);
-        output.append(&mut errors);
-        status
-    };
-    let code = match tokio::time::timeout(timeout, work).await {
-        Ok(status) => status.map_err(|source| failed(program, source))?.code().or(Some(137)),
-        Err(_) => None,
-    };
-    // The rest of the command's process group ends with it. A child that was not reaped yet still
-    // holds the group's number.
-    if let (None, Some(group)) = (code, group) {
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    // A shim that ends closes the connection without an answer.
+    let CommandReply { code, output, error } = answer.ok_or_else(not_running)?;
+    match error {
+        Some(error) => Err(failed(io::Error::other(error))),
+        None => Ok(CommandOutput { code, output }),
     }
-    Ok(CommandOutput { code, output: String::from_utf8_lossy(&output).into_owned() })
+}
+
+async fn ask(
+    stream: std::os::unix::net::UnixStream,
+    command: &[String],
+    timeout: Duration,
+) -> io::Result<Option<CommandReply>> {
+    stream.set_nonblocking(true)?;
+    let mut stream = UnixStream::from_std(stream)?;
+    let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let request = CommandRequest { argv: command.to_vec(), timeout_ms };
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).await?;
+    if answer.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(&answer)?)) }
 }

@@ -1,23 +1,25 @@
 //! Starts runs of containers, and removes the containers and logs of a pod.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use nix::sys::stat::Mode;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 use super::adoption;
-use super::run_directory::{RunDirectory, RunSpec};
+use super::rights::LaunchRights;
+use super::run_directory::RunDirectory;
+use super::run_spec::{Layout, Place, RunSpec, View};
 use super::state::{ContainerEntry, LatestRun, ProcessState};
 use super::termination_file::TerminationFile;
 use super::{shim, volumes};
-use crate::container::LaunchSpec;
+use crate::container::{LaunchSpec, Mount};
 use crate::disk::durable_file;
 use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::rotated;
@@ -34,6 +36,12 @@ pub(super) async fn start(
     launch: &LaunchSpec,
 ) -> Result<(), RuntimeError> {
     let name = launch.container.clone();
+    if let Some(error) = adoption::retry_unread(state, &pod.uid).await {
+        return Err(error);
+    }
+    let rights = state.policy.rights(&launch.credentials).map_err(|(field, why)| {
+        RuntimeError::Start { container: name.clone(), cause: format!("{field}: {why}") }
+    })?;
     let (attempt, previous) = match state.container(&pod.uid, &name) {
         None => (0, None),
         Some(ContainerEntry { attempt, run: LatestRun::Exited(exit), .. }) => {
@@ -41,11 +49,12 @@ pub(super) async fn start(
         }
         Some(ContainerEntry { run: LatestRun::Running { .. }, .. }) => return Ok(()),
     };
-    let dir = {
+    let (dir, run) = {
         let (state, pod, launch) = (state.clone(), pod.clone(), launch.clone());
-        blocking(move || prepare(&state, &pod, &launch, attempt)).await?
+        blocking(move || prepare(&state, &pod, &launch, rights, attempt)).await?
     };
-    let report = start_shim(state, &dir, &name).await;
+    let report = start_shim(state, &dir, &run, &name).await;
+    drop(run);
     let started = report.as_ref().is_ok_and(|report| report == shim::STARTED);
     let run = match dir.exit() {
         // A command that cannot be started has an exit, and so has one that has ended by now.
@@ -88,23 +97,29 @@ fn give_up(dir: &RunDirectory, report: &Result<String, RuntimeError>) -> io::Res
     Ok(LatestRun::Exited(exit))
 }
 
-/// Writes everything that the shim needs.
+/// Writes everything that the shim needs, and returns what it receives.
 fn prepare(
     state: &ProcessState,
     pod: &PodRecord,
     launch: &LaunchSpec,
+    rights: LaunchRights,
     attempt: u32,
-) -> Result<RunDirectory, RuntimeError> {
+) -> Result<(RunDirectory, RunSpec), RuntimeError> {
     let name = &launch.container;
     let paths = &state.paths;
-    let pod_volumes = paths.volumes(&pod.uid);
-    let root = paths.root(&pod.uid, name);
-    let cwd = volumes::root(&root, &pod_volumes, &launch.mounts, launch.working_dir.as_deref())?;
+    let layout = Layout {
+        root: paths.root(&pod.uid, name),
+        volumes: paths.volumes(&pod.uid),
+        mounts: launch.mounts.clone(),
+        working_dir: launch.working_dir.clone(),
+    };
     let log = paths.log(pod, name, attempt);
     if let Some(path) = log.parent() {
-        fs::create_dir_all(path).map_err(FileError::new("create", path))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .map_err(FileError::new("protect", path))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(FileError::new("create", path))?;
     }
     let dir = RunDirectory::new(paths.run(&pod.uid, name, attempt));
     // An interrupted start left this directory, and nothing ran in it.
@@ -118,8 +133,16 @@ fn prepare(
     let alive = dir.alive_path();
     nix::unistd::mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)
         .map_err(|error| FileError::new("create", &alive)(error.into()))?;
+    volumes::check(&layout)?;
+    let has_other_user = rights.identity.is_some();
+    match &rights.identity {
+        Some(identity) => {
+            volumes::give(&layout, identity, launch.credentials.fs_group, &paths.all_claims())?;
+        }
+        None => volumes::root(&layout)?,
+    }
     let termination = TerminationFile {
-        root,
+        root: layout.root.clone(),
         path: launch.termination_message.path.clone(),
         falls_back_to_logs: launch.termination_message.falls_back_to_logs,
     };
@@ -127,19 +150,23 @@ fn prepare(
         let pod = &pod.key;
         tracing::debug!(%pod, container = name, %error, "no place for a termination message");
     }
-    let spec = RunSpec {
+    // A read-only volume that the pod worker itself writes needs no view.
+    let is_kept = |mount: &Mount| mount.read_only && !volumes::is_written_here(&layout, mount);
+    let needs_view = has_other_user || layout.mounts.iter().any(is_kept);
+    let view = needs_view.then(|| View::of(paths.dir(), &layout));
+    let run = RunSpec {
         argv: launch.argv.clone(),
-        env: launch.env.clone(),
-        cwd,
+        place: Place { env: launch.env.clone(), cwd: layout.start(), rights, view },
+        layout: has_other_user.then_some(layout),
         log,
         log_bytes_max: state.log_bytes_max,
         log_files_max: state.log_files_max,
+        grace_seconds: pod.grace().as_secs(),
         stop_signal: launch.stop_signal,
-        termination: Some(termination),
+        termination,
     };
-    dir.write_spec(&spec).map_err(FileError::new("write the spec in", dir.path()))?;
     remove_old_run(state, pod, name, attempt);
-    Ok(dir)
+    Ok((dir, run))
 }
 
 /// Removes the run before the previous one: the latest two are kept.
@@ -158,6 +185,7 @@ fn remove_old_run(state: &ProcessState, pod: &PodRecord, name: &str, attempt: u3
 async fn start_shim(
     state: &ProcessState,
     dir: &RunDirectory,
+    run: &RunSpec,
     name: &str,
 ) -> Result<String, RuntimeError> {
     let failed = |cause: String| RuntimeError::Start { container: name.to_owned(), cause };
@@ -167,7 +195,7 @@ async fn start_shim(
         .args(args)
         .arg(dir.path())
         .envs(state.shim_env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         // Out of reach of the terminal's Ctrl-C from the first moment.
@@ -176,15 +204,23 @@ async fn start_shim(
         .current_dir("/")
         .spawn()
         .map_err(|error| failed(format!("cannot start the shim {program:?}: {error}")))?;
-    let stdout = shim.stdout.take();
+    let (stdin, stdout) = (shim.stdin.take(), shim.stdout.take());
     tokio::spawn(async move {
         // This only reaps the shim: the end of the container is in its files.
         let _ = shim.wait().await;
     });
     let Some(stdout) = stdout else { return Err(failed("the shim has no output".to_owned())) };
+    let text = serde_json::to_vec(run).map_err(|error| failed(error.to_string()))?;
     let mut line = String::new();
     let mut stdout = BufReader::new(stdout);
-    match tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await {
+    let started = async {
+        if let Some(mut stdin) = stdin {
+            // A shim that has ended leaves its reason on its output.
+            let _ = stdin.write_all(&text).await;
+        }
+        stdout.read_line(&mut line).await
+    };
+    match tokio::time::timeout(START_MAX, started).await {
         Ok(Ok(_)) => Ok(line.trim().to_owned()),
         Ok(Err(error)) => Err(failed(format!("the output of the shim cannot be read: {error}"))),
         Err(_) => Err(failed(format!("the shim did not report a start in {START_MAX:?}"))),
@@ -194,6 +230,10 @@ async fn start_shim(
 /// Removes the pod's logs, then its containers and volumes, then forgets it. It can be repeated.
 pub(super) fn remove(state: &ProcessState, pod: &PodRecord) -> Result<(), RuntimeError> {
     let (paths, uid) = (&state.paths, &pod.uid);
+    if let Some(container) = state.running(uid) {
+        state.notify(uid);
+        return Err(RuntimeError::StillRuns { container });
+    }
     for path in [paths.logs(pod), paths.containers(uid), paths.volumes(uid)] {
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -202,6 +242,7 @@ pub(super) fn remove(state: &ProcessState, pod: &PodRecord) -> Result<(), Runtim
             _ => {}
         }
     }
+    state.secrets.remove(uid).map_err(FileError::new("remove the secrets of", paths.pod(uid)))?;
     state.with(|pods| pods.remove(&pod.uid));
     Ok(())
 }

@@ -22,21 +22,31 @@ impl ProcessIdentity {
     /// # Errors
     /// There is no such process.
     pub(super) fn of(pid: i32) -> io::Result<Self> {
-        let (_, start_ticks) = stat(pid)?;
+        let start_ticks = ProcessStat::of(pid)?.start_ticks;
         Ok(Self { pid, start_ticks, boot_id: boot_id()? })
     }
 
     /// Whether the process still runs.
     pub(super) fn is_alive(&self) -> bool {
         self.is_of_this_boot()
-            && stat(self.pid).is_ok_and(|(state, ticks)| {
-                ticks == self.start_ticks && !matches!(state, 'Z' | 'X')
-            })
+            && ProcessStat::of(self.pid)
+                .is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.has_ended())
     }
 
     /// Whether the process was started since the machine's last boot.
     pub(super) fn is_of_this_boot(&self) -> bool {
         boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
+    }
+
+    /// Whether another process has its id. The kernel keeps the id of a session from new processes
+    /// while a process is in the session.
+    pub(super) fn is_succeeded(&self) -> bool {
+        ProcessStat::of(self.pid).is_ok_and(|stat| stat.start_ticks != self.start_ticks)
+    }
+
+    /// Whether a process is in the session that this process leads.
+    pub(super) fn leads(&self, stat: &ProcessStat) -> bool {
+        stat.session == self.pid && stat.start_ticks >= self.start_ticks
     }
 
     /// Sends a signal to the process group that the process leads. Does nothing if the process has
@@ -63,19 +73,35 @@ fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// State and start time of a process.
-fn stat(pid: i32) -> io::Result<(char, u64)> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "/proc/<pid>/stat has an unknown form")
-    })
+/// The kernel's facts of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProcessStat {
+    state: char,
+    session: i32,
+    start_ticks: u64,
 }
 
-/// Field 2, the name, is in parentheses and may contain any character, even parentheses.
-fn parse_stat(text: &str) -> Option<(char, u64)> {
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    // Field 3 was the state; field 22 is the 19th after it.
-    Some((state, fields.nth(18)?.parse().ok()?))
+impl ProcessStat {
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "/proc/<pid>/stat has an unknown form")
+        })
+    }
+
+    /// Field 2, the name, is in parentheses and may contain any character, even parentheses.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        // Field 3 was the state; field 6 is the third after it, field 22 the 16th after that.
+        let session = fields.nth(2)?.parse().ok()?;
+        Some(Self { state, session, start_ticks: fields.nth(15)?.parse().ok()? })
+    }
+
+    /// Whether it only waits to be reaped.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +110,9 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let text = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10 11";
-        assert_eq!(parse_stat(text), Some(('S', 4242)));
+        let text = "7 (a) b) S 1 7 6 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10 11";
+        let stat = ProcessStat { state: 'S', session: 6, start_ticks: 4242 };
+        assert_eq!(ProcessStat::parse(text), Some(stat));
     }
 
     #[test]

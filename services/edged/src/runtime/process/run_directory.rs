@@ -1,29 +1,29 @@
 //! The files of one run of a container, shared by the pod worker and the shim.
 //!
 //! ```text
-//! spec.json    pod worker -> shim   the run; exists before the shim does
-//! lock         held by the shim while it is alive
-//! alive        a FIFO whose writing end the shim holds while it is alive
-//! state.json   shim -> pod worker   the process, as soon as it exists
-//! stopped      pod worker           the run ends for the machine's sake
-//! exit.json    shim -> pod worker   the end of the run; the last file written
+//! lock           held by the shim while it is alive
+//! alive          a FIFO whose writing end the shim holds while it is alive
+//! commands.sock  the shim runs the commands of probes and hooks that come here
+//! state.json     shim -> pod worker   the process, as soon as it exists
+//! stopped        either               the run ends for the machine's sake
+//! exit.json      shim -> pod worker   the end of the run; the last file written
 //! ```
 //!
-//! If the lock is free and `exit.json` is missing, the pod worker takes the lock and writes
-//! `exit.json`. From then on no shim starts the run.
+//! The run itself comes over the shim's standard input, because its environment and its command may
+//! contain secrets. If the lock is free and `exit.json` is missing, the pod worker takes the lock
+//! and writes `exit.json`. From then on no shim starts the run.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::process_identity::ProcessIdentity;
-use super::termination_file::TerminationFile;
 use crate::container::termination::StopSignal;
 use crate::disk::durable_file;
 use crate::runtime::Exit;
@@ -31,29 +31,6 @@ use crate::runtime::Exit;
 /// The directory of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunDirectory(PathBuf);
-
-/// The run that a shim starts.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RunSpec {
-    /// Command and arguments.
-    pub(super) argv: Vec<String>,
-    /// The whole environment.
-    pub(super) env: BTreeMap<String, String>,
-    /// The working directory.
-    pub(super) cwd: PathBuf,
-    /// The log file.
-    pub(super) log: PathBuf,
-    /// A log file is rotated at this size.
-    pub(super) log_bytes_max: u64,
-    /// Log files kept.
-    pub(super) log_files_max: u32,
-    /// The signal that asks the container to end.
-    #[serde(default)]
-    pub(super) stop_signal: StopSignal,
-    /// Where the container leaves its termination message; absent in specs of earlier versions.
-    #[serde(default)]
-    pub(super) termination: Option<TerminationFile>,
-}
 
 /// The process of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,18 +45,6 @@ pub(super) struct RunProcess {
     pub(super) stop_signal: StopSignal,
 }
 
-impl RunSpec {
-    /// A command in the container: with its environment, in its working directory, in a process
-    /// group of its own, with its output in pipes.
-    pub(super) fn command(&self, program: &str, args: &[String]) -> Command {
-        let mut command = Command::new(program);
-        command.args(args).env_clear().envs(&self.env).current_dir(&self.cwd);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0);
-        command
-    }
-}
-
 impl RunDirectory {
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
@@ -87,14 +52,6 @@ impl RunDirectory {
 
     pub(super) fn path(&self) -> &Path {
         &self.0
-    }
-
-    pub(super) fn write_spec(&self, spec: &RunSpec) -> io::Result<()> {
-        durable_file::write(&self.0.join("spec.json"), spec)
-    }
-
-    pub(super) fn spec(&self) -> io::Result<Option<RunSpec>> {
-        durable_file::read(&self.0.join("spec.json"))
     }
 
     pub(super) fn write_process(&self, process: &RunProcess) -> io::Result<()> {
@@ -124,14 +81,44 @@ impl RunDirectory {
         self.0.join("alive")
     }
 
+    /// Makes the socket for commands.
+    pub(super) fn listen_for_commands(&self) -> io::Result<UnixListener> {
+        let dir = File::open(&self.0)?;
+        UnixListener::bind(short_path(&dir))
+    }
+
+    /// Connects to the shim; `None` if the run has no shim that listens.
+    pub(super) fn connect_for_command(&self) -> io::Result<Option<UnixStream>> {
+        let dir = File::open(&self.0)?;
+        match UnixStream::connect(short_path(&dir)) {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Takes the run's lock; `None` while a shim holds it.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let path = self.0.join("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// The path of the socket for commands. A unix socket's path has at most 107 bytes, and this
+/// directory's may be longer: the path leads through the open directory.
+fn short_path(dir: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/commands.sock", dir.as_raw_fd()))
 }

@@ -1,13 +1,16 @@
 //! The process runtime's knowledge of its pods, shared by its tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::rights::RightsPolicy;
 use super::run_directory::{RunDirectory, RunProcess};
+use super::secret_memory::SecretMemory;
 use crate::container::termination::StopSignal;
 use crate::disk::paths::Paths;
 use crate::pod::PodUid;
@@ -25,6 +28,14 @@ pub(super) struct ProcessState {
     /// Receives the UID of every pod that changes.
     pub(super) notices: mpsc::Sender<PodUid>,
     pub(super) pods: Mutex<BTreeMap<PodUid, ProcessPod>>,
+    /// The pods whose runs could not be read.
+    pub(super) unread: Mutex<BTreeSet<PodUid>>,
+    /// The rights of containers.
+    pub(super) policy: RightsPolicy,
+    /// The local API of the edge, whose user no container may be.
+    pub(super) edge_socket: PathBuf,
+    /// The place of secret volumes.
+    pub(super) secrets: SecretMemory,
     /// Ends the tasks that await the ends of runs.
     pub(super) stop: CancellationToken,
 }
@@ -79,6 +90,33 @@ impl ProcessState {
         attempt: u32,
     ) -> RunDirectory {
         RunDirectory::new(self.paths.run(pod, container, attempt))
+    }
+
+    /// The pods whose runs could not be read.
+    pub(super) fn unread(&self) -> Vec<PodUid> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    pub(super) fn is_unread(&self, pod: &PodUid) -> bool {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).contains(pod)
+    }
+
+    pub(super) fn set_unread(&self, pod: &PodUid, is_unread: bool) {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_unread {
+            unread.insert(pod.clone());
+        } else {
+            unread.remove(pod);
+        }
+    }
+
+    /// A container of the pod that runs.
+    pub(super) fn running(&self, pod: &PodUid) -> Option<String> {
+        let is_running = |entry: &ContainerEntry| matches!(entry.run, LatestRun::Running { .. });
+        self.with(|pods| {
+            let mut containers = pods.get(pod)?.iter();
+            containers.find(|(_, entry)| is_running(entry)).map(|(name, _)| name.clone())
+        })
     }
 
     pub(super) fn notify(&self, pod: &PodUid) {

@@ -1,18 +1,24 @@
 //! Writes volumes to the disk, and links them into the root directories of containers.
 //!
-//! A process of the host has no mount namespace, so nothing is mounted. A container starts in its
-//! own root directory, in which every mountPath is a link to its volume. A command reaches
-//! `/etc/app` of its manifest as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute path is the
-//! host's.
+//! A container starts in its own root directory, in which every mountPath is a link to its volume. A
+//! command reaches `/etc/app` of its manifest as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute
+//! path is the host's.
+//!
+//! A container of another user has no rights in the pod worker's directory. Its view of mounts shows
+//! it its root directory and its volumes, and its own launch stage makes the links, so that a link
+//! that it left there leads no further than its own rights.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::rights::UserIdentity;
+use super::run_spec::Layout;
+use super::secret_memory::SecretMemory;
 use crate::container::Mount;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
 use crate::disk::file_error::FileError;
@@ -23,22 +29,68 @@ use crate::runtime::RuntimeError;
 /// The link in a volume of files that points to its current files, as under a kubelet.
 const DATA: &str = "..data";
 
+/// New files of a directory with this bit have the directory's group.
+const SET_GROUP: u32 = 0o2000;
+
+/// Whose processes use the volumes, and so which modes they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// This user alone: the others have no rights.
+    Owner,
+    /// Any user, behind a directory that only this user may enter: the modes of the spec.
+    Users,
+}
+
+impl Audience {
+    fn file(self, mode: u32) -> u32 {
+        match self {
+            Self::Owner => mode & 0o700,
+            Self::Users => mode,
+        }
+    }
+
+    /// The mode of a directory with the pod worker's files.
+    fn own_dir(self) -> u32 {
+        self.file(0o755)
+    }
+
+    /// The mode of a directory that containers write to: several users may share it.
+    fn shared_dir(self) -> u32 {
+        self.file(0o777)
+    }
+}
+
 /// Writes the pod's volumes, or brings them up to date.
-pub(super) fn write(paths: &Paths, pod: &PodUid, volumes: &[Volume]) -> Result<(), RuntimeError> {
+pub(super) fn write(
+    paths: &Paths,
+    memory: &SecretMemory,
+    pod: &PodUid,
+    volumes: &[Volume],
+    audience: Audience,
+) -> Result<(), RuntimeError> {
+    create(&paths.volumes(pod), 0o700)?;
     for volume in volumes {
         let path = paths.volumes(pod).join(&volume.name);
         match &volume.content {
             VolumeContent::Files(files) => {
-                replace_files(&path, files).map_err(FileError::new("write the files of", &path))?
+                let memory = memory.volume(pod, &volume.name).filter(|_| volume.is_secret);
+                let place = memory.as_ref().unwrap_or(&path);
+                replace_files(place, files, audience)
+                    .map_err(FileError::new("write the files of", place))?;
+                if let Some(memory) = &memory {
+                    remove_files(&path)?;
+                    link(&path, memory)?;
+                }
             }
-            VolumeContent::Empty => create(&path)?,
+            VolumeContent::Empty => create(&path, audience.shared_dir())?,
             VolumeContent::Host { path: host, kind } => {
                 host_path(&volume.name, Path::new(host), kind)?;
                 link(&path, Path::new(host))?;
             }
             VolumeContent::Claim { namespace, name } => {
+                create(&paths.all_claims(), 0o700)?;
                 let claim = paths.claim(namespace, name);
-                create(&claim)?;
+                create(&claim, audience.shared_dir())?;
                 link(&path, &claim)?;
             }
             VolumeContent::Unsupported { kind } => {
@@ -53,41 +105,97 @@ pub(super) fn write(paths: &Paths, pod: &PodUid, volumes: &[Volume]) -> Result<(
     Ok(())
 }
 
-/// Makes a container's root directory with its mounts. Returns its working directory.
-pub(super) fn root(
-    root: &Path,
-    volumes: &Path,
-    mounts: &[Mount],
-    working_dir: Option<&str>,
-) -> Result<PathBuf, RuntimeError> {
-    create(root)?;
+/// Checks that the pod has every volume that the container mounts.
+pub(super) fn check(layout: &Layout) -> Result<(), RuntimeError> {
+    match layout.mounts.iter().find(|mount| !layout.volumes.join(&mount.volume).exists()) {
+        None => Ok(()),
+        Some(mount) => {
+            let cause = "a container mounts it, and the pod does not have it".to_owned();
+            Err(RuntimeError::Volume { volume: mount.volume.clone(), cause })
+        }
+    }
+}
+
+/// Gives a container of another user its root directory, and its volumes the pod's group.
+pub(super) fn give(
+    layout: &Layout,
+    identity: &UserIdentity,
+    fs_group: Option<u32>,
+    claims: &Path,
+) -> Result<(), RuntimeError> {
+    let root = &layout.root;
+    create(root, Audience::Users.own_dir())?;
+    // The directory above belongs to the pod worker: this is no link of the container.
+    lchown(root, Some(identity.user), Some(identity.group))
+        .map_err(FileError::new("give", root))?;
+    let Some(group) = fs_group else { return Ok(()) };
+    for mount in &layout.mounts {
+        let path = layout.volumes.join(&mount.volume);
+        let real = fs::canonicalize(&path).map_err(FileError::new("look at", &path))?;
+        if is_written_here(layout, mount) {
+            give_files(&real, group).map_err(FileError::new("give", &real))?;
+        } else if real.starts_with(&layout.volumes) || real.starts_with(claims) {
+            chown(&real, None, Some(group)).map_err(FileError::new("give", &real))?;
+            set_mode(&real, SET_GROUP | Audience::Users.shared_dir())?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the pod worker's own files a group, which may read them. Files that replace them later
+/// inherit it.
+fn give_files(path: &Path, group: u32) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if found.is_symlink() {
+        return Ok(());
+    }
+    chown(path, None, Some(group))?;
+    let more = if found.is_dir() { SET_GROUP | 0o550 } else { 0o440 };
+    // A change of the group takes the bit back.
+    fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o7777 | more))?;
+    if found.is_dir() {
+        for entry in entries(path)? {
+            give_files(&entry.path(), group)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the pod worker writes the files of the mounted volume, and containers cannot.
+pub(super) fn is_written_here(layout: &Layout, mount: &Mount) -> bool {
+    let path = layout.volumes.join(&mount.volume);
+    let own = nix::unistd::geteuid().as_raw();
+    // A container can make a link of this name in a volume that it writes to.
+    let is_closed = |found: fs::Metadata| found.uid() == own && found.mode() & 0o022 == 0;
+    path.join(DATA).is_symlink() && fs::metadata(&path).is_ok_and(is_closed)
+}
+
+/// Makes a container's root directory with its mounts, and its working directory.
+pub(super) fn root(layout: &Layout) -> Result<(), RuntimeError> {
+    let Layout { root, volumes, mounts, .. } = layout;
+    let mode = Audience::Users.own_dir();
+    create(root, mode)?;
     for mount in mounts {
         let volume = volumes.join(&mount.volume);
-        if !volume.exists() {
-            let cause = "a container mounts it, and the pod does not have it".to_owned();
-            return Err(RuntimeError::Volume { volume: mount.volume.clone(), cause });
-        }
         let target = match &mount.sub_path {
             None => volume,
             Some(sub_path) => {
                 let target = volume.join(sub_path);
                 let holds_files = volume.join(DATA).is_symlink();
                 if !holds_files && !target.exists() {
-                    create(&target)?;
+                    create(&target, mode)?;
                 }
                 target
             }
         };
         let path = root.join(&mount.path);
         if let Some(parent) = path.parent() {
-            create(parent)?;
+            create(parent, mode)?;
         }
         check_place(root, mount, &path, &target)?;
         link(&path, &target)?;
     }
-    let start = root.join(working_dir.unwrap_or_default().trim_start_matches('/'));
-    create(&start)?;
-    Ok(start)
+    Ok(create(&layout.start(), mode)?)
 }
 
 /// Checks that a mount replaces nothing in another volume. A mount below another mount lies in the
@@ -111,23 +219,31 @@ fn check_place(root: &Path, mount: &Mount, path: &Path, target: &Path) -> Result
 
 /// Replaces all files of a volume at once: it writes them beside the old ones, then replaces one
 /// link. A reader sees all old files or all new files.
-fn replace_files(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
+fn replace_files(
+    dir: &Path,
+    files: &BTreeMap<String, VolumeFile>,
+    audience: Audience,
+) -> io::Result<()> {
+    create_dirs(dir, audience.own_dir())?;
+    // The pod's group, which may read every file.
+    let group_bits = fs::metadata(dir)?.mode() & SET_GROUP;
+    let more = if group_bits == 0 { 0 } else { 0o440 };
+    let mode = |file: &VolumeFile| audience.file(file.mode) | more;
     let data = dir.join(DATA);
     let old = fs::read_link(&data).ok();
-    if old.is_some() && holds(&data, files)? {
+    if old.is_some() && holds(&data, files, mode)? {
         return Ok(());
     }
     let stamp = format!("..{}", Timestamp::now().as_nanosecond());
     let new = dir.join(&stamp);
-    fs::create_dir(&new)?;
+    create_dirs(&new, audience.own_dir() | group_bits)?;
     for (name, file) in files {
         let path = new.join(name);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            create_dirs(parent, audience.own_dir() | group_bits)?;
         }
         fs::write(&path, &file.bytes)?;
-        fs::set_permissions(&path, Permissions::from_mode(file.mode))?;
+        fs::set_permissions(&path, Permissions::from_mode(mode(file)))?;
     }
     let swapped = dir.join("..data_tmp");
     remove_link(&swapped)?;
@@ -152,8 +268,12 @@ fn replace_files(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result
     Ok(())
 }
 
-/// Whether the directory holds exactly these files.
-fn holds(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<bool> {
+/// Whether the directory holds exactly these files, with these modes.
+fn holds(
+    dir: &Path,
+    files: &BTreeMap<String, VolumeFile>,
+    mode: impl Fn(&VolumeFile) -> u32,
+) -> io::Result<bool> {
     if count(dir)? != files.len() {
         return Ok(false);
     }
@@ -162,7 +282,7 @@ fn holds(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<bool> {
         let is_same = match fs::metadata(&path) {
             // A container may have put a pipe there, and a read from it would not end.
             Ok(metadata) => {
-                metadata.is_file() && metadata.permissions().mode() & 0o777 == file.mode
+                metadata.is_file() && metadata.permissions().mode() & 0o777 == mode(file)
             }
             Err(_) => false,
         };
@@ -195,19 +315,50 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
         "Directory" if !path.is_dir() => wrong("a directory"),
         "File" if !path.is_file() => wrong("a file"),
         "Socket" | "CharDevice" | "BlockDevice" if !path.exists() => wrong("there"),
-        "DirectoryOrCreate" => Ok(create(path)?),
+        "DirectoryOrCreate" => Ok(create(path, 0o755)?),
         // Opening a pipe would wait for its other end.
         "FileOrCreate" if path.exists() && !path.is_file() => wrong("a file"),
+        "FileOrCreate" if path.exists() => Ok(()),
         "FileOrCreate" => {
             let file = fs::OpenOptions::new().append(true).create(true).open(path);
-            Ok(file.map(drop).map_err(FileError::new("create", path))?)
+            file.map_err(FileError::new("create", path))?;
+            Ok(set_mode(path, 0o644)?)
         }
         _ => Ok(()),
     }
 }
 
-fn create(path: &Path) -> Result<(), FileError> {
-    fs::create_dir_all(path).map_err(FileError::new("create", path))
+fn create(path: &Path, mode: u32) -> Result<(), FileError> {
+    create_dirs(path, mode).map_err(FileError::new("create", path))
+}
+
+/// Makes a directory and those above it, with this mode whatever the process's mask. A directory that
+/// exists keeps its mode.
+fn create_dirs(path: &Path, mode: u32) -> io::Result<()> {
+    let is_dir = |path: &Path| path.as_os_str().is_empty() || path.is_dir();
+    let missing: Vec<_> = path.ancestors().take_while(|path| !is_dir(path)).collect();
+    for path in missing.into_iter().rev() {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            made => {
+                made?;
+                fs::set_permissions(path, Permissions::from_mode(mode))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(FileError::new("protect", path))
+}
+
+/// Removes a directory of files, to make room for a link.
+fn remove_files(path: &Path) -> Result<(), FileError> {
+    if fs::symlink_metadata(path).is_ok_and(|present| present.is_dir()) {
+        fs::remove_dir_all(path).map_err(FileError::new("replace", path))?;
+    }
+    Ok(())
 }
 
 /// Makes `path` a link to `target`. It replaces another link or an empty directory.
@@ -216,7 +367,7 @@ fn link(path: &Path, target: &Path) -> Result<(), FileError> {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
-        create(parent)?;
+        create(parent, 0o700)?;
     }
     let present = fs::symlink_metadata(path);
     if present.is_ok_and(|present| present.is_dir()) {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
+use crate::container::credentials::Credentials;
 use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{self, ImagePullPolicy, PodRecord, PodUid};
@@ -184,6 +185,7 @@ impl World {
                     mounts: Vec::new(),
                     stop_signal: StopSignal::default(),
                     termination_message: TerminationMessage::default(),
+                    credentials: Credentials::default(),
                 };
                 self.runtime.start(&self.record, &launch).await.expect("everything is ready");
                 self.pulled.remove(name);

@@ -26,7 +26,7 @@ fn a_volume_shows_exactly_its_files_after_every_replacement() {
         &[],
         &[("a", "6")],
     ] {
-        replace_files(&dir, &files(all)).expect("replaced");
+        replace_files(&dir, &files(all), Audience::Users).expect("replaced");
         let first = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
         let wanted: BTreeSet<String> = all.iter().map(|(name, _)| first(name)).collect();
         assert_eq!(visible(&dir), wanted);
@@ -44,9 +44,9 @@ fn a_volume_shows_exactly_its_files_after_every_replacement() {
 fn unchanged_files_are_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let all = files(&[("a", "1")]);
-    replace_files(dir.path(), &all).expect("replaced");
+    replace_files(dir.path(), &all, Audience::Users).expect("replaced");
     let before = fs::read_link(dir.path().join(DATA)).expect("a link");
-    replace_files(dir.path(), &all).expect("replaced");
+    replace_files(dir.path(), &all, Audience::Users).expect("replaced");
     assert_eq!(fs::read_link(dir.path().join(DATA)).expect("a link"), before);
 }
 
@@ -54,9 +54,9 @@ fn unchanged_files_are_left_alone() {
 fn an_open_file_keeps_its_content_while_the_volume_moves_on() {
     use std::io::Read as _;
     let dir = tempfile::tempdir().expect("a directory");
-    replace_files(dir.path(), &files(&[("a", "old")])).expect("replaced");
+    replace_files(dir.path(), &files(&[("a", "old")]), Audience::Users).expect("replaced");
     let mut open = fs::File::open(dir.path().join("a")).expect("opened");
-    replace_files(dir.path(), &files(&[("a", "new")])).expect("replaced");
+    replace_files(dir.path(), &files(&[("a", "new")]), Audience::Users).expect("replaced");
     let mut text = String::new();
     open.read_to_string(&mut text).expect("read");
     assert_eq!(text, "old");
@@ -105,10 +105,16 @@ fn a_mount_below_another_replaces_nothing_that_is_there() {
         volume: volume.to_owned(),
         path: path.into(),
         sub_path: None,
+        read_only: false,
     };
     let laid = |path| {
         let mounts = [mount("outer", "etc"), mount("inner", path)];
-        root(&pod.join("rootfs"), &volumes, &mounts, None)
+        root(&Layout {
+            root: pod.join("rootfs"),
+            volumes: volumes.clone(),
+            mounts: mounts.into(),
+            working_dir: None,
+        })
     };
     let error = laid("etc/passwd").expect_err("something is there").to_string();
     assert!(error.contains("inner") && error.contains("/etc/passwd"), "{error}");
