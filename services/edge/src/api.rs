@@ -1,5 +1,5 @@
-//! The local API: gRPC on a unix socket that only the node's own user may open. `wire` converts the
-//! messages, `handler` carries out the operations, `socket` opens the socket.
+//! The local API: gRPC on a unix socket that admits the edge's own user, root, and a configured user.
+//! `wire` converts the messages, `handler` carries out the operations, `socket` opens the socket.
 
 pub(crate) mod handler;
 mod socket;
@@ -11,12 +11,10 @@ use std::time::Duration;
 use futures::Stream;
 use headwater_proto::local as proto;
 use headwater_proto::local::meta_server::{Meta, MetaServer};
-use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-pub(crate) use socket::bind;
+pub(crate) use socket::{LocalSocket, bind};
 
 use crate::api::handler::ApiHandler;
 use crate::meta::object::Object;
@@ -58,7 +56,7 @@ impl Default for LocalSettings {
 
 /// Serves until stopped. Watches end with the replica.
 pub(crate) async fn serve(
-    listener: UnixListener,
+    socket: LocalSocket,
     handler: ApiHandler,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -77,7 +75,7 @@ pub(crate) async fn serve(
         .add_service(meta)
         .add_service(health_service)
         .add_service(reflection)
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .serve_with_incoming_shutdown(socket.connections(), stop.cancelled_owned())
         .await?;
     Ok(())
 }

@@ -23,10 +23,21 @@ pub struct EdgeConfig {
     pub hubs: Vec<HubAddress>,
     /// The certificates that identify the edge and its hubs.
     pub tls: Option<Connector>,
-    /// The path of the local API's unix socket; its mode is 0600.
+    /// The path of the local API's unix socket.
     pub socket: PathBuf,
+    /// A user to which the local API responds, besides the edge's own and root.
+    pub local_user: Option<LocalUser>,
     /// The bounds.
     pub settings: Settings,
+}
+
+/// A user of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalUser {
+    /// The user.
+    pub user: u32,
+    /// Its primary group.
+    pub group: u32,
 }
 
 /// The bounds of an edge.
@@ -55,6 +66,7 @@ impl EdgeConfig {
             hubs: hubs.into_iter().map(Into::into).collect(),
             tls: None,
             socket,
+            local_user: None,
             settings: Settings::default(),
         }
     }

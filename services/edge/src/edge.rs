@@ -69,7 +69,7 @@ impl Edge {
         dependencies: EdgeDependencies,
     ) -> Result<EdgeHandle, StartError> {
         check_tls(&config)?;
-        let listener = api::bind(&config.socket)?;
+        let socket = api::bind(&config.socket, config.local_user)?;
         let EdgeParts { replica, syncer, upstream, session, handler } =
             open(&config, state, outbox, dependencies).await?;
         let (commands, node) = ((handler.replica.clone(), handler.upstream.clone()), &config.node);
@@ -79,7 +79,7 @@ impl Edge {
             syncer: DatabaseThread::start("sync", node, Database::State, syncer)?,
             upstream: DatabaseThread::start("outbox", node, Database::Outbox, upstream)?,
             session: tokio::spawn(session.run(stop.child_token())),
-            server: tokio::spawn(api::serve(listener, handler.clone(), stop.child_token())),
+            server: tokio::spawn(api::serve(socket, handler.clone(), stop.child_token())),
             replica_commands: commands.0,
             upstream_commands: commands.1,
             stop: stop.clone(),

@@ -45,7 +45,7 @@ pub mod status;
 pub mod tasks;
 pub mod upstream;
 
-pub use config::{EdgeConfig, Settings};
+pub use config::{EdgeConfig, LocalUser, Settings};
 pub use connection::address::{HubAddress, HubAddressError};
 pub use connection::backoff::BackoffSettings;
 pub use dependencies::{Chance, Clock, EdgeDependencies, SystemChance, SystemClock};

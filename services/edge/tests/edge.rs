@@ -6,6 +6,8 @@ mod bench;
 #[path = "edge/hub.rs"]
 mod hub;
 
+#[path = "edge/admission.rs"]
+mod admission;
 #[path = "edge/faults.rs"]
 mod faults;
 #[path = "edge/half_open.rs"]
