@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -351,6 +352,60 @@ fn real_manifests_come_up() {
         assert_eq!(once.len(), warnings.len(), "each is named once:\n{output}");
         assert!(!output.contains("\"level\":"), "nothing else is printed as wrong:\n{output}");
     }
+}
+
+#[test]
+fn no_file_of_a_data_directory_is_open_to_others_whoever_made_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (data, manifests) = (folder.path().join("data"), manifests(folder.path()));
+    // What a process of this test makes would be open to everyone, and the folder is beforehand.
+    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    fs::create_dir(&data).expect("made beforehand");
+    let mut running = Running::start_on(&data, &[manifests.to_str().expect("UTF-8")]);
+    running.wait_for_pods(1, |status| status == "Running");
+    running.wait_until_in_step();
+    let (open, all) = open_files(&data);
+    assert_eq!(open, Vec::<PathBuf>::new());
+    assert!(all > 40, "only {all} files");
+
+    // An earlier build, or a copy, left them open.
+    running.interrupt();
+    let files = files(&data);
+    for file in &files {
+        let mode = if file.is_dir() { 0o755 } else { 0o644 };
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("opened");
+    }
+    assert!(open_files(&data).0.len() > 40);
+    running.start_again();
+    running.wait_for_pods(1, |status| status == "Running");
+    assert_eq!(open_files(&data).0, Vec::<PathBuf>::new());
+}
+
+/// The files and directories in a data directory that others have rights in, and how many there are
+/// in all.
+fn open_files(data: &Path) -> (Vec<PathBuf>, usize) {
+    let all = files(data);
+    let count = all.len();
+    let is_open = |file: &PathBuf| {
+        // Files come and go.
+        fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+    };
+    (all.into_iter().filter(is_open).collect(), count)
+}
+
+/// Every file and directory but those of containers, which lie behind closed directories.
+fn files(data: &Path) -> Vec<PathBuf> {
+    let (mut found, mut waiting) = (Vec::new(), vec![data.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        let name = path.file_name().unwrap_or_default();
+        let is_volume = path.parent().is_some_and(|above| above.ends_with("volumes"));
+        if path.is_symlink() || name == "rootfs" || is_volume {
+            continue;
+        }
+        waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|e| e.path()));
+        found.push(path);
+    }
+    found
 }
 
 #[test]

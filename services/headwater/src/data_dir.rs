@@ -22,12 +22,14 @@
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use headwater_event::NodeName;
 use headwater_operator::{as_owner, owner_of};
 use headwater_rocks::create_durably;
+
+mod modes;
 
 /// The version of the layout that this build writes and reads.
 pub(crate) const VERSION: &str = "1";
@@ -86,6 +88,19 @@ pub(crate) enum DataDirError {
         /// Its owner.
         owner: String,
     },
+    /// Other users have rights in it that cannot be taken.
+    #[error(
+        "other users may read {}, and its mode cannot be changed: run as its owner, user {owner}, or \
+         change the owner", path.display()
+    )]
+    Modes {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The cause.
+        source: io::Error,
+    },
     /// Another process uses it.
     #[error(
         "the data directory {} is in use by another headwater: stop that process, or name another \
@@ -141,7 +156,7 @@ pub(crate) enum DataDirError {
 
 impl DataDir {
     /// Opens `root`, or creates it, and locks it for this process until the drop. Its first open
-    /// records the owner.
+    /// records the owner. No other user has rights in it afterwards, even if it was made beforehand.
     ///
     /// # Errors
     /// When it belongs to another owner, is in use, has another version, or is not a data
@@ -212,6 +227,14 @@ impl DataDir {
                 stamp(&root, OWNER, owner).map_err(io)?;
             }
             Err(error) => return Err(io(error)),
+        }
+        let tightened = modes::tighten(&root).map_err(|(path, source)| DataDirError::Modes {
+            owner: std::fs::symlink_metadata(&path).map_or(0, |found| found.uid()),
+            path,
+            source,
+        })?;
+        if tightened > 0 {
+            tracing::info!(tightened, dir = %root.display(), "other users could read files; no more");
         }
         Ok(Self { root, _lock: lock })
     }

@@ -67,6 +67,7 @@ pub(crate) fn run(args: &Doctor) -> CommandResult {
     let data = std::path::absolute(&args.target.data)?;
     let mut checks = vec![Check::ok("version", env!("CARGO_PKG_VERSION"))];
     checks.push(limits::kernel());
+    checks.push(limits::pods());
     checks.extend(directory::look(&data));
     checks.extend(disk::look(&nearest(&data)));
     checks.extend(clock::look());

@@ -14,6 +14,7 @@ mod node;
 mod open_files;
 mod part;
 mod processor;
+mod protection;
 mod settings;
 mod stores;
 mod tls;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use headwater_edge::{
     Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
-    StartError,
+    LocalUser, StartError,
 };
 use headwater_edged::{
     Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
@@ -57,6 +57,10 @@ pub(crate) struct NodeSettings {
     pub(crate) runtime: Option<RuntimeKind>,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
+    /// The user that the local API serves besides the edge's own and root.
+    pub(crate) local_user: Option<LocalUser>,
+    /// The socket of the local API; `None`: in the node's directory.
+    pub(crate) local_socket: Option<PathBuf>,
 }
 
 /// The configuration of each start of the edge.
@@ -137,10 +141,14 @@ impl Node {
         metrics: &NodeMetrics,
     ) -> Result<Self, NodeError> {
         let dir = data.node(name);
-        let socket = data.edge_socket(name)?;
+        let socket = match settings.local_socket {
+            Some(socket) => socket,
+            None => data.edge_socket(name)?,
+        };
         create_durably(&dir).map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
         let mut edge = EdgeConfig::new(name.clone(), settings.hubs, socket.clone());
         edge.tls = settings.tls;
+        edge.local_user = settings.local_user;
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
         let view = NodeView::new(socket.clone());
@@ -222,7 +230,7 @@ impl Node {
     }
 }
 
-/// Creates the runtime `kind`. The caller decides whether root may run pods with it.
+/// Creates the runtime `kind`. The caller decides whether pods may run as root with it.
 ///
 /// # Errors
 /// [`NodeError::Program`].
@@ -236,6 +244,14 @@ pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, No
             RuntimeKind::Process(ProcessConfig { shim, shim_env, allow_root })
         }
     })
+}
+
+/// What an operator should know of the pods of this runtime.
+pub(crate) fn shared_rights(kind: Option<Runtime>, allow_root: bool) -> Vec<String> {
+    match kind {
+        Some(Runtime::Process) => headwater_edged::shared_rights(allow_root).into_iter().collect(),
+        Some(Runtime::Hollow) | None => Vec::new(),
+    }
 }
 
 /// Runs the edge, and restarts it when it ends, until `stop`.

@@ -43,7 +43,7 @@ use crate::metrics::Metrics;
 use crate::node::cuts;
 use crate::settings::process::PartSettings;
 use crate::trouble_list::TroubleList;
-use crate::{clock, open_files};
+use crate::{clock, open_files, protection};
 
 /// The default filter of a part's log lines: warnings and errors, and when it starts, is ready and
 /// stops.
@@ -78,6 +78,7 @@ impl PartDependencies {
             hub: None,
             nodes: Arc::default(),
             node_dirs: Arc::new(node_dir.clone()),
+            notes: Vec::new(),
             record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
             wall_clock: self.clock.clone(),
             troubles: Arc::new(move || {
@@ -147,6 +148,7 @@ pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
         return Ok(Outcome::Done);
     }
     drop(stdout);
+    protection::apply()?;
     open_files::make_room(1)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run_traced::<P>(configured.settings))

@@ -40,13 +40,13 @@ use self::terminal::Terminal;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::damaged;
 use crate::metrics::Metrics;
-use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
+use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
 use crate::part::signals::Signals;
 use crate::settings::controller::manifests_are_there;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
 use crate::trouble_list::TroubleList;
-use crate::{clock, open_files, part, settings};
+use crate::{clock, open_files, part, protection, settings};
 
 /// The reason why `up` does not start.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +110,7 @@ pub(crate) fn run(args: Up) -> CommandResult {
         manifests_are_there(manifests).map_err(Failure::Usage)?;
     }
     let nodes = configured.settings.node_names().unwrap_or_default().len();
+    protection::apply()?;
     open_files::make_room(nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run_traced(args, configured.settings))
@@ -197,6 +198,8 @@ impl Composition {
                 runtime: Some(runtime(settings.runtime, true)?),
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
+                local_user: None,
+                local_socket: None,
             };
             let node = Node::start(name, node_settings, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
@@ -207,8 +210,10 @@ impl Composition {
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
         );
-        let operator_dependencies =
-            operator_dependencies(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores));
+        let operator_dependencies = OperatorDependencies {
+            notes: shared_rights(Some(settings.runtime), true),
+            ..operator_dependencies(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores))
+        };
         let answering =
             operator::serve(&socket, operator_dependencies.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -288,6 +293,7 @@ fn operator_dependencies(
         node_dirs: Arc::new(node_dir.clone()),
         record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
         wall_clock: clock.clone(),
+        notes: Vec::new(),
         troubles: Arc::new(move || {
             let of_stores = stores.troubles();
             let others = troubles.all().into_iter().chain(damaged::kept(&root));

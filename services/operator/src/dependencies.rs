@@ -51,6 +51,8 @@ pub struct OperatorDependencies {
     pub record_link: LinkRecorder,
     /// The wall clock.
     pub wall_clock: WallClock,
+    /// What an operator should know although it is no trouble.
+    pub notes: Vec<String>,
     /// Troubles that belong to no single node.
     pub troubles: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
 }

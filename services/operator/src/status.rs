@@ -109,6 +109,7 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     StatusResponse {
         nodes,
         troubles: (dependencies.troubles)(),
+        notes: dependencies.notes.clone(),
         log_id,
         writer_epoch: writes.map(|progress| progress.epoch.0),
         reconciled: writes.map(|progress| progress.reconciled).or(match progress {

@@ -11,11 +11,11 @@ use super::tls::TlsArgs;
 /// The runtime of the pods of a node.
 #[derive(Debug, Args)]
 pub struct Pods {
-    /// Runtime of the pods. There is no default, because `process` runs every pod's command as this
-    /// user
+    /// Runtime of the pods. There is no default, because `process` runs every pod's command on this
+    /// host: as the user that the pod names if this is root, otherwise as this user
     #[arg(long)]
     pub runtime: Option<Runtime>,
-    /// Allow root: with `process`, every pod's command then runs as root
+    /// Allow pods to run as root, as they then do with `process` if they name no user
     #[arg(long)]
     pub allow_root: bool,
 }
@@ -36,6 +36,12 @@ pub struct Edge {
     /// Interval of the pod status snapshots, besides those on change [default: 60s]
     #[arg(long, value_name = "DURATION")]
     pub sync_interval: Option<humantime::Duration>,
+    /// User that the local API serves besides this one and root; it needs --api-socket
+    #[arg(long, value_name = "USER")]
+    pub api_user: Option<String>,
+    /// Socket of the local API, instead of nodes/NAME/edge.sock in the data directory
+    #[arg(long, value_name = "SOCKET")]
+    pub api_socket: Option<PathBuf>,
     #[command(flatten)]
     pub tls: TlsArgs,
     /// Name the node in metrics on an address beyond loopback, where it is numbered otherwise
@@ -77,6 +83,8 @@ impl Edge {
             .flags(self.tls.flags(self.process.flags()))
             .with("node", self.node.as_ref())
             .with("hub", self.hub.as_ref())
+            .with("api_user", self.api_user.as_ref())
+            .with("api_socket", self.api_socket.as_ref())
             .with("sync_interval", self.sync_interval.map(|interval| interval.to_string()))
             .switch("metrics_node_names", self.metrics_node_names)
             .all(no_edged.into_iter().collect())

@@ -26,6 +26,19 @@ pub(super) fn kernel() -> Check {
     judge_kernel(release.trim())
 }
 
+/// Checks whether pods of this user's processes are kept away from the edge.
+pub(super) fn pods() -> Check {
+    let name = "pods of `process`";
+    match headwater_edged::shared_rights(false) {
+        None => Check::ok(name, "each runs as the user that its spec names"),
+        Some(found) => {
+            let advice = "run `headwater edged` as root from its own unit, and the edge as another \
+                          user; or run only manifests whose commands you would type";
+            Check::warn(name, found, advice)
+        }
+    }
+}
+
 /// Checks the limits of this user's processes.
 pub(super) fn look() -> Vec<Check> {
     let soft = |of| getrlimit(of).map(|(soft, _)| soft).ok();

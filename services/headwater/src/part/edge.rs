@@ -13,7 +13,7 @@ use headwater_rocks::Budget;
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime};
+use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
 use crate::part;
 use crate::settings::edge::EdgeSettings;
 
@@ -21,6 +21,8 @@ use crate::settings::edge::EdgeSettings;
 pub(crate) struct EdgePart {
     name: NodeName,
     node: Node,
+    /// What an operator should know of it.
+    notes: Vec<String>,
 }
 
 /// Runs an edge until a signal ends it.
@@ -39,6 +41,9 @@ impl Part for EdgePart {
     ) -> Result<Self, Failure> {
         let tls = settings.tls().connector()?;
         let hubs = settings.hubs().map_err(|wrong| Failure::Usage(wrong.reason))?;
+        let local_user = settings.local_user().map_err(Failure::Usage)?;
+        let runs_pods = settings.edged.then_some(settings.runtime).flatten();
+        let notes = shared_rights(runs_pods, settings.allow_root);
         let name = settings.node.ok_or_else(|| Failure::Usage("which node?".to_owned()))?;
         if cuts::is_cut(&dependencies.data.node(&name)) {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
@@ -52,12 +57,14 @@ impl Part for EdgePart {
                 _ => None,
             },
             has_reserve: true,
+            local_user,
+            local_socket: settings.api_socket,
         };
         let metrics = NodeMetrics::new(&dependencies.metrics)?;
         let node =
             Node::start(&name, node_settings, &dependencies.data, &dependencies.memory, &metrics)
                 .await?;
-        Ok(Self { name, node })
+        Ok(Self { name, node, notes })
     }
 
     fn health(&self, health: &mut Health) {
@@ -71,6 +78,7 @@ impl Part for EdgePart {
         let view = self.node.view();
         Some(OperatorDependencies {
             nodes: Arc::new(BTreeMap::from([(self.name.clone(), view)])),
+            notes: self.notes.clone(),
             ..dependencies.operator_dependencies(PartKind::Edge)
         })
     }

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headwater_edge::HubAddress;
 use headwater_edge::upstream::META_SYNC_INTERVAL;
+use headwater_edge::{HubAddress, LocalUser};
 use headwater_event::NodeName;
 use headwater_identity::Principal;
 use headwater_settings::LogFormat;
 use headwater_settings::{DATA_DEFAULT, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings, duration_text};
 use headwater_telemetry::error_chain;
+use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
 use super::process::{PartSettings, ProcessSettings};
@@ -28,8 +29,12 @@ pub(crate) struct EdgeSettings {
     pub(crate) edged: bool,
     /// The runtime of the pods; there is no default.
     pub(crate) runtime: Option<Runtime>,
-    /// Whether root may run pods as processes of this host.
+    /// Whether pods may run as root.
     pub(crate) allow_root: bool,
+    /// The user that the local API serves besides the edge's own and root.
+    pub(crate) api_user: Option<String>,
+    /// The socket of the local API, outside the data directory.
+    pub(crate) api_socket: Option<PathBuf>,
     /// The interval of the pod status snapshots besides those on change.
     #[serde(with = "duration_text")]
     pub(crate) sync_interval: Duration,
@@ -61,6 +66,8 @@ impl Default for EdgeSettings {
             edged: true,
             runtime: None,
             allow_root: false,
+            api_user: None,
+            api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
             tls_ca: None,
             tls_cert: None,
@@ -94,6 +101,11 @@ impl Settings for EdgeSettings {
             }
             _ => {}
         }
+        if self.api_user.is_some() && self.api_socket.is_none() {
+            let what = "set the socket of the local API to a path that this user can reach, such as \
+                        /run/headwater/edge.sock: the data directory is closed to others";
+            return Err(InvalidSetting::new("api_socket", what));
+        }
         let has_tls = self.tls().files()?.is_some();
         if let Some(far) = hubs.iter().find(|hub| !has_tls && !hub.is_loopback()) {
             let what =
@@ -116,6 +128,28 @@ impl EdgeSettings {
         }
         let hubs = self.hub.split(',').map(|hub| hub.trim().parse());
         hubs.collect::<Result<_, _>>().map_err(|error| InvalidSetting::new("hub", error))
+    }
+
+    /// Returns the user that the local API serves besides the edge's own and root.
+    ///
+    /// # Errors
+    /// The reason and the remedy, for people.
+    pub(crate) fn local_user(&self) -> Result<Option<LocalUser>, String> {
+        let Some(name) = &self.api_user else { return Ok(None) };
+        let found = match name.parse() {
+            Ok(id) => User::from_uid(Uid::from_raw(id)),
+            Err(_) => User::from_name(name),
+        };
+        match found {
+            Ok(Some(User { uid, gid, .. })) => {
+                Ok(Some(LocalUser { user: uid.as_raw(), group: gid.as_raw() }))
+            }
+            Ok(None) => Err(format!(
+                "api_user: this machine has no user {name}: make it, or name \
+                                     another"
+            )),
+            Err(error) => Err(format!("api_user: user {name} cannot be looked up: {error}")),
+        }
     }
 
     /// Returns the TLS settings.
@@ -146,26 +180,12 @@ impl PartSettings for EdgeSettings {
             let owner = Principal::Node(node.clone());
             tls.check_owner(&owner).map_err(|error| error_chain(&error))?;
         }
-        check_root(self.runtime, self.allow_root)
+        self.local_user().map(drop)
     }
 
     fn owner(&self) -> String {
         owner_of("edge", self.node.as_ref())
     }
-}
-
-/// Checks that pods may run as the user of this process.
-///
-/// # Errors
-/// The reason and the remedy, for people.
-pub(super) fn check_root(runtime: Option<Runtime>, allow_root: bool) -> Result<(), String> {
-    let as_root = runtime == Some(Runtime::Process) && nix::unistd::geteuid().is_root();
-    if as_root && !allow_root {
-        return Err("the runtime `process` runs every pod's command as the user of this process, \
-                    and that is root: start it as another user, or set --allow-root"
-            .to_owned());
-    }
-    Ok(())
 }
 
 /// Returns the owner of a data directory: the part and its node.
@@ -203,12 +223,24 @@ mod tests {
             ),
             (EdgeSettings { runtime: None, ..whole() }, "runtime", "--runtime"),
             (EdgeSettings { edged: false, ..whole() }, "runtime", "headwater edged"),
+            (EdgeSettings { api_user: Some("0".to_owned()), ..whole() }, "api_socket", "can reach"),
         ] {
             let error = wrong.check().expect_err(reason);
             assert_eq!(error.key, key);
             assert!(error.reason.contains(reason), "{reason}: {}", error.reason);
         }
         EdgeSettings { edged: false, runtime: None, ..whole() }.check().expect("no pods here");
+    }
+
+    #[test]
+    fn the_user_of_the_local_api_is_a_user_of_the_machine() {
+        let of = |name: &str| EdgeSettings { api_user: Some(name.to_owned()), ..whole() };
+        let root = Ok(Some(LocalUser { user: 0, group: 0 }));
+        assert_eq!(of("0").local_user(), root);
+        assert_eq!(of("root").local_user(), root);
+        assert_eq!(whole().local_user(), Ok(None));
+        let error = of("no-such-user").local_user().expect_err("unknown");
+        assert!(error.contains("no-such-user"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use headwater_settings::{DATA_DEFAULT, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::edge::{check_root, owner_of};
+use super::edge::owner_of;
 use super::process::{PartSettings, ProcessSettings};
 
 /// The settings of a pod worker.
@@ -21,7 +21,7 @@ pub(crate) struct EdgedSettings {
     pub(crate) node: Option<NodeName>,
     /// The runtime of the pods; there is no default.
     pub(crate) runtime: Option<Runtime>,
-    /// Whether root may run pods as processes of this host.
+    /// Whether pods may run as root.
     pub(crate) allow_root: bool,
     /// The data directory.
     pub(crate) data: PathBuf,
@@ -81,7 +81,7 @@ impl PartSettings for EdgedSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        check_root(self.runtime, self.allow_root)
+        Ok(())
     }
 
     fn owner(&self) -> String {

@@ -23,6 +23,7 @@ use tokio::time::MissedTickBehavior;
 use self::pods::{PodAnnouncements, Pods};
 use super::Composition;
 use crate::data_dir::DataDir;
+use crate::node::shared_rights;
 use crate::settings::up::Settings;
 
 /// The interval at which the live line is drawn: fast enough to see a change, slow enough to read.
@@ -105,6 +106,9 @@ impl Terminal {
             nodes.len(),
             data.root().display()
         ));
+        for note in shared_rights(Some(settings.runtime), true) {
+            self.print(format!("note: {note}"));
+        }
     }
 
     /// Prints announcements and the live line, for ever.

@@ -17,6 +17,7 @@ pub(super) struct Document {
     stands_by: Option<bool>,
     nodes: Vec<Node>,
     troubles: Vec<String>,
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +69,7 @@ pub(super) fn document(status: StatusResponse) -> Document {
         stands_by: status.stands_by,
         nodes: status.nodes.into_iter().map(node).collect(),
         troubles: status.troubles,
+        notes: status.notes,
     }
 }
 

@@ -102,7 +102,8 @@ pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Re
         writeln!(f, "hub      {}", plain(hub))?;
     }
     write_disks(f, nodes)?;
-    write_troubles(f, status)
+    write_troubles(f, status)?;
+    status.notes.iter().try_for_each(|note| writeln!(f, "note     {}", plain(note)))
 }
 
 /// The writer of the log, as far as the running process knows it.
@@ -221,6 +222,7 @@ mod tests {
         let status = StatusResponse {
             nodes: vec![full, node("c", "away", 7), node("d", "lagging", 2)],
             troubles: (0..6).map(|n| format!("trouble {n}")).collect(),
+            notes: vec!["pods share\u{1b} rights".to_owned()],
             writer_epoch: Some(0),
             ..StatusResponse::default()
         };
@@ -233,6 +235,7 @@ mod tests {
             "disk     full: b: make room\n",
             "trouble  trouble 0\n",
             "... and 2 more troubles",
+            "note     pods share",
         ] {
             assert!(text.contains(expected), "{expected:?} in\n{text}");
         }
