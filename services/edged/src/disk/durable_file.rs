@@ -1,15 +1,19 @@
 //! Writes files and directories that survive a loss of power: a file is whole or absent.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Only the owner may read the files: they may contain secrets.
 const MODE: u32 = 0o600;
+
+/// The largest value: the status of a pod, which has at most 1.5 MiB in the cloud.
+const BYTES_MAX: u64 = 4 << 20;
 
 /// Only the owner may enter the directories.
 const DIR_MODE: u32 = 0o700;
@@ -53,21 +57,46 @@ pub(crate) fn create_dir(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a value; `None` if there is no file.
+/// Reads a value; `None` if there is no file. A container of this user may have put something else
+/// in its place: this function neither waits for a pipe, nor follows a link, nor reads without end.
 ///
 /// # Errors
 /// The errors of the file system, and `InvalidData` for a file with other content.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a plain file"));
     }
+    let mut bytes = Vec::new();
+    if file.take(BYTES_MAX + 1).read_to_end(&mut bytes)? as u64 > BYTES_MAX {
+        let what = format!("it has more than {BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_plain_file_of_bounded_size_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = |name: &str| dir.path().join(name);
+        write(&of("value"), &7).expect("written");
+        std::os::unix::fs::symlink(of("value"), of("link")).expect("a link");
+        nix::unistd::mkfifo(&of("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        File::create(of("large")).and_then(|file| file.set_len(BYTES_MAX + 1)).expect("a hole");
+        assert_eq!(read(&of("value")).expect("read"), Some(7));
+        assert_eq!(read::<u32>(&of("absent")).expect("no file"), None);
+        for name in ["link", "pipe", "large", "."] {
+            read::<u32>(&of(name)).expect_err(name);
+        }
+    }
 
     #[test]
     fn a_directory_is_made_with_all_directories_above_it() {

@@ -6,14 +6,19 @@
 //! process that changed both is not found.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::process_identity::{ProcessIdentity, ProcessStat};
 
-/// Each round kills what it finds. A process that starts others all the time is faster than a few.
-const ROUNDS_MAX: usize = 20;
+/// Each round kills what it finds, and the next finds what has not ended yet. A process that starts
+/// others all the time is faster than a few rounds.
+const ROUNDS_MAX: usize = 200;
+
+/// The wait between rounds: a killed process ends when it is scheduled next.
+const ROUND_WAIT: Duration = Duration::from_millis(10);
 
 /// Kills the processes of a container without a shim. `root` is the container's root directory.
 pub(super) fn kill_leftovers(first: Option<&ProcessIdentity>, root: &str) {
@@ -29,8 +34,9 @@ pub(super) fn kill_leftovers(first: Option<&ProcessIdentity>, root: &str) {
         for process in found {
             let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
         }
+        std::thread::sleep(ROUND_WAIT);
     }
-    tracing::warn!(root, "processes of a container without a shim still start others");
+    tracing::warn!(root, "processes of a container without a shim have not ended");
 }
 
 fn leftovers(first: Option<&ProcessIdentity>, root: &str) -> Vec<i32> {
