@@ -54,6 +54,15 @@ pub struct PastState {
     pub entries: BTreeMap<EntryKey, PastEntry>,
 }
 
+/// The states of a stream that the log has: each from the earliest to the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateWindow {
+    /// The first event whose state is complete, and when the log appended it.
+    pub earliest: (Seq, i64),
+    /// The last event, and when the log appended it.
+    pub newest: (Seq, i64),
+}
+
 /// The reason why a past state or past events are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
@@ -212,6 +221,35 @@ pub async fn fold_stream(
             HistoryItem::Malformed(malformed) => fold.stop(HistoryError::Malformed(malformed)),
             HistoryItem::End => return fold.end(),
         }
+    }
+}
+
+/// Returns the states of `stream` that the log has; `None`: it has none. `now_ms` is the reader's
+/// clock.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn stream_window(
+    log: &dyn Log,
+    metadata: LogMetadata,
+    stream: &StreamId,
+    now_ms: i64,
+) -> Result<Option<StateWindow>, ReadError> {
+    let mut history = StreamHistory::open(log, metadata, stream, now_ms).await?;
+    let mut fold = StreamFold::new(stream.clone(), &metadata, Until::Tail);
+    let mut window: Option<StateWindow> = None;
+    loop {
+        let envelope = match history.next().await? {
+            HistoryItem::Event(envelope) => envelope,
+            HistoryItem::Hole(_) | HistoryItem::Malformed(_) => continue,
+            HistoryItem::End => return Ok(window),
+        };
+        let newest = (envelope.seq, envelope.time_ms);
+        fold.apply(envelope);
+        window = match window {
+            Some(StateWindow { earliest, .. }) => Some(StateWindow { earliest, newest }),
+            None => fold.is_whole().then_some(StateWindow { earliest: newest, newest }),
+        };
     }
 }
 

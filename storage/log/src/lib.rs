@@ -42,7 +42,8 @@ pub use catch_up::{CatchUpTarget, start_cursors};
 pub use claim::{ClaimAttempt, ClaimError, Claimant, claim};
 pub use fold::{begin_fold, begin_fold_of};
 pub use history::{
-    HistoryError, PastEntry, PastState, StreamHistory, Until, fold_stream, stream_events,
+    HistoryError, PastEntry, PastState, StateWindow, StreamHistory, Until, fold_stream,
+    stream_events, stream_window,
 };
 pub use log::{
     Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, POSITIONS_FROM,

@@ -113,11 +113,13 @@ impl StreamFold {
         last_is_there && self.is_whole()
     }
 
-    fn is_whole(&self) -> bool {
+    /// Whether the state is complete.
+    pub(super) fn is_whole(&self) -> bool {
         self.state.hash == self.recorded
     }
 
-    fn apply(&mut self, envelope: Envelope) {
+    /// Applies the next event, whatever state is wanted.
+    pub(super) fn apply(&mut self, envelope: Envelope) {
         let Envelope { seq, epoch, time_ms, hash, event, .. } = envelope;
         let state = &mut self.state;
         (state.seq, state.epoch, state.time_ms, self.recorded) = (seq, epoch, time_ms, hash);

@@ -83,6 +83,11 @@ impl TestLog {
         Ok(format!("{}:{}", state.seq, entries.collect::<String>()))
     }
 
+    async fn window(&self) -> Option<StateWindow> {
+        let now_ms = self.log.now_ms();
+        stream_window(&self.log, self.metadata, &stream(), now_ms).await.expect("readable")
+    }
+
     async fn events(&self, from: Option<u64>, to: Option<u64>) -> Result<Vec<u64>, HistoryError> {
         let range = (from.map(Seq), to.map(Seq));
         let now_ms = self.log.now_ms();
@@ -140,6 +145,19 @@ async fn a_state_that_compaction_dropped_is_refused_and_the_earliest_is_named() 
     assert_eq!(test.at(Until::Seq(Seq(3))).await.expect("whole"), "3: a=2@3 b=1@2");
     assert_eq!(test.at(Until::Time(320)).await.expect("whole"), "4: a=2@3 b=1@2 c=1@4");
     assert_eq!(test.at(Until::Tail).await.expect("whole"), "6: a=3@5 b=2@6 c=1@4");
+}
+
+#[tokio::test]
+async fn the_window_is_from_the_first_complete_state_to_the_tail() {
+    let mut test = TestLog::new().await;
+    assert_eq!(test.window().await, None);
+    test.append(&["a=1", "b=1", "a=2", "c=1"]).await;
+    let whole = StateWindow { earliest: (Seq(1), 0), newest: (Seq(4), 300) };
+    assert_eq!(test.window().await, Some(whole));
+    test.age_and_compact();
+    assert_eq!(test.window().await.map(|window| window.earliest), Some((Seq(3), 200)));
+    let earliest = test.at(Until::Time(200)).await.expect("the window begins here");
+    assert!(earliest.starts_with("3:"), "{earliest}");
 }
 
 #[tokio::test]
