@@ -5,6 +5,7 @@
 //! logs and traces can be joined.
 
 use std::fmt;
+use std::io::IsTerminal;
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, TraceContextExt};
@@ -53,7 +54,9 @@ where
         lines.with_writer(writer).boxed()
     } else {
         let text = Text(format::format().with_target(false));
-        tracing_subscriber::fmt::layer().event_format(text).with_writer(writer).boxed()
+        let lines = tracing_subscriber::fmt::layer().event_format(text).with_writer(writer);
+        // Log lines go to stderr. On a terminal, the variable NO_COLOR decides about colours.
+        if std::io::stderr().is_terminal() { lines.boxed() } else { lines.with_ansi(false).boxed() }
     };
     let layers = vec![lines.with_filter(filter(default_filter)?).boxed()];
     let layers = layers.into_iter().chain(traces.map(|traces| traces.layer().boxed()));
