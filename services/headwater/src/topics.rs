@@ -3,6 +3,7 @@
 mod check;
 mod create;
 mod describe;
+mod reach;
 
 use std::path::Path;
 
@@ -34,10 +35,12 @@ pub(crate) fn run(args: Topics) -> CommandResult {
 }
 
 async fn run_action(args: Topics) -> CommandResult {
+    let kafka = kafka(args.action.plan())?;
+    reach::check(kafka.brokers.as_deref().unwrap_or_default()).await?;
     match args.action {
-        TopicsAction::Create(args) => create::run(&kafka(&args.plan)?).await,
-        TopicsAction::Check(args) => check::run(&kafka(&args.plan)?, args.output).await,
-        TopicsAction::Describe(args) => describe::run(&kafka(&args.plan)?, args.output).await,
+        TopicsAction::Create(_) => create::run(&kafka).await,
+        TopicsAction::Check(args) => check::run(&kafka, args.output).await,
+        TopicsAction::Describe(args) => describe::run(&kafka, args.output).await,
     }
 }
 

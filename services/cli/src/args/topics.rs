@@ -25,6 +25,16 @@ pub enum TopicsAction {
     Describe(TopicsAsk),
 }
 
+impl TopicsAction {
+    /// The planned topics of any action.
+    pub fn plan(&self) -> &TopicsPlan {
+        match self {
+            Self::Create(args) => &args.plan,
+            Self::Check(args) | Self::Describe(args) => &args.plan,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct TopicsCreate {
     #[command(flatten)]
