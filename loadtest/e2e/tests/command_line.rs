@@ -1,6 +1,7 @@
 //! The command line as its users type it: errors name their cause, answers use the words of kubectl,
 //! and every exit status has its documented meaning.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -70,8 +71,11 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
     for (args, named) in [
         (&["get"][..], "TYPE [NAME...]"),
         (&["get", "deployments"], "there is no type \"deployments\"; there are pods,"),
-        (&["get", "pods", "-o", "jsonpath={.items}"], "jsonpath is not supported"),
-        (&["get", "pods", "-o", "xml"], "table, wide, json, yaml and name"),
+        (&["get", "podz"], "did you mean pods?"),
+        (&["get", "pods", "-o", "go-template={{.items}}"], "use jsonpath=TEMPLATE"),
+        (&["get", "pods", "-o", "jsonpath={.items"], "a brace is not closed"),
+        (&["get", "pods", "-o", "custom-columns=NAME"], "write it like NAME:.metadata.name"),
+        (&["get", "pods", "-o", "xml"], "table, wide, json, yaml, name, jsonpath=TEMPLATE"),
         (&["get", "pod/a", "b"], "b is not TYPE/NAME"),
         (&["get", "pods", "a", "-l", "app=web"], "names and a selector"),
         (&["get", "pods", "-l", "app in (a"], "a parenthesis is not closed"),
@@ -90,6 +94,7 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         (&["history"], "<STREAM>"),
         (&["history", "cluster", "--from", "x"], "--from"),
         (&["history", "cluster", "-f", "--to", "3"], "--to"),
+        (&["history", "cluster", "--tail", "0"], "--tail"),
         (&["diff", "cluster"], "--from"),
         (&["status", "--sort", "size"], "worst"),
         (&["status", "-o", "yaml"], "wide"),
@@ -111,7 +116,9 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         let stderr = stderr_of(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(named), "{args:?} does not name {named:?}: {stderr}");
+        // No colours: stderr is no terminal.
         assert!(stderr.starts_with("error: ") && output.stdout.is_empty(), "{args:?}: {stderr}");
+        assert!(!stderr.contains('\u{1b}'), "{args:?}: {stderr}");
     }
     for (variable, value, named) in [
         ("HEADWATER_NODEZ", "3", "HEADWATER_NODEZ: there is no such setting; there are"),
@@ -197,14 +204,17 @@ fn web() -> (tempfile::TempDir, Running) {
 
 #[test]
 fn what_is_asked_is_answered_as_kubectl_does() {
-    let (_folder, running) = web();
+    let (folder, running) = web();
     objects(&running);
+    templates(&running);
     not_found(&running);
+    past(&running);
     logs(&running);
     story(&running);
     status(&running);
     streams(&running);
     completion(&running.data());
+    removal(&running, &folder.path().join("all.yaml"));
 }
 
 fn names(running: &Running, args: &[&str]) -> Vec<String> {
@@ -247,6 +257,72 @@ fn objects(running: &Running) {
     assert!(yaml.contains("word: first") && !yaml.contains('\u{1b}'), "{yaml}");
 }
 
+fn templates(running: &Running) {
+    let text = |args: &[&str]| running.text(args).unwrap_or_default();
+    for (template, expected) in [
+        ("{.items[*].metadata.name}", "waits web-1 web-2"),
+        (
+            "{range .items[*]}{.metadata.name}{\"\\t\"}{.spec.nodeName}{\"\\n\"}{end}",
+            "waits\tnode-2\nweb-1\tnode-1\nweb-2\tnode-2\n",
+        ),
+        ("{.items[?(@.spec.nodeName==\"node-1\")].metadata.labels.tier}", "front"),
+    ] {
+        assert_eq!(text(&["get", "po", "-o", &format!("jsonpath={template}")]), expected);
+    }
+    assert_eq!(text(&["get", "po", "web-1", "-o", "jsonpath={.metadata.labels.app}"]), "web");
+    let columns =
+        "custom-columns=NAME:.metadata.name,C:.spec.containers[*].name,T:.metadata.labels.tier";
+    assert_eq!(
+        text(&["get", "po", "-o", columns]),
+        "NAME    C           T\nwaits   main        <none>\nweb-1   main,side   front\n\
+         web-2   main        back\n"
+    );
+    assert_eq!(
+        text(&["get", "cm", "-o", "custom-columns=N:.metadata.name", "--no-headers"]),
+        "words\n"
+    );
+}
+
+/// A moment at which the pods did not exist yet, one at which they did, and those that have no state.
+fn past(running: &Running) {
+    let events = running.history("node/node-1");
+    let time = |at: usize| events[at]["time"].as_str().expect("a time").to_owned();
+    let (first, last) = (time(0), time(events.len() - 1));
+    let last_seq = events.len().to_string();
+    // Ages count up to that moment: a pod that was just made has an age of a second or so.
+    let then = running.text(&["get", "po", "web-1", "--no-headers", "--at", &last]);
+    let then = then.expect("the past");
+    let age = then.split_whitespace().nth(4).expect("an age").trim_end_matches('s').to_owned();
+    assert!(age.parse::<u64>().is_ok_and(|age| age <= 5), "{then}");
+    // A stream has no statuses.
+    let at_seq = ["get", "po", "web-1", "--no-headers", "--node", "node-1", "--at", &last_seq];
+    let at_seq: Vec<String> =
+        running.text(&at_seq).expect("the past").split_whitespace().map(str::to_owned).collect();
+    assert_eq!(at_seq[..4], ["web-1", "<unknown>", "<unknown>", "<unknown>"], "{at_seq:?}");
+    let described =
+        running.text(&["describe", "po", "web-1", "--node", "node-1", "--at", &last_seq]);
+    let described = described.expect("the past");
+    assert!(described.contains("Status:           <unknown>\n"), "{described}");
+    for (args, named) in [
+        (&["get", "po", "--at", "2030-01-01T00:00:00Z"][..], "is in the future: node/node-1 has"),
+        (&["get", "po", "--at", "2020-01-01T00:00:00Z"], "is before the states in the log: "),
+        (&["get", "po", "--node", "node-1", "--at", "99d"], "is before the states in the log: "),
+        (&["diff", "node/node-1", "--from", "99d"], "is before the states in the log: "),
+    ] {
+        let output = running.ask(args);
+        let stderr = stderr_of(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        for expected in [named, &first, "(seq 1)"] {
+            assert!(stderr.contains(expected), "{args:?} does not name {expected}: {stderr}");
+        }
+    }
+    assert!(running.text(&["get", "po", "--at", "0s"]).is_some_and(|text| text.contains("web-2")));
+    let from_nothing = running.ask(&["diff", "node/node-1", "--from", "0", "--to", &last]);
+    assert_eq!(from_nothing.status.code(), Some(3), "{}", stderr_of(&from_nothing));
+    let same = running.ask(&["diff", "node/node-1", "--from", &last, "--to", "0s"]);
+    assert_eq!((same.status.code(), shown(&same).as_str()), (Some(0), ""));
+}
+
 fn not_found(running: &Running) {
     let missing = running.ask(&["get", "pods", "web-1", "none", "other"]);
     assert_eq!(missing.status.code(), Some(1));
@@ -266,7 +342,12 @@ fn not_found(running: &Running) {
         (&["logs", "web-1", "-c", "main", "--previous"], 1, "has no earlier run"),
         (&["get", "pods", "--node", "node-9"], 1, "there are node-1, node-2"),
         (&["get", "pods", "--at", "3"], 2, "needs --node"),
-        (&["get", "pods", "--at", "yesterday"], 2, "neither a seq nor an RFC 3339 time"),
+        (&["get", "pods", "--at", "yesterday"], 2, "--at \"yesterday\" is neither a seq nor"),
+        (&["diff", "cluster", "--from", "x"], 2, "--from \"x\" is neither a seq nor"),
+        (&["get", "pods", "wbe-1"], 1, "pods \"wbe-1\" not found; did you mean web-1?"),
+        (&["history", "node/nod-1"], 1, "; did you mean node/node-1?"),
+        (&["status", "--node", "ndoe-2"], 1, "; did you mean node-2?"),
+        (&["get", "pods", "--sort-by", ".spec.nodename"], 1, "--sort-by .spec.nodename: no listed"),
         (&["get", "pods", "--node", "node-1", "--at", "99"], 1, "has not reached seq 99"),
         (&["history", "node/node-9"], 1, "there is no stream node/node-9"),
         (&["history", "node"], 2, "node"),
@@ -320,6 +401,7 @@ fn story(running: &Running) {
     assert!(waits.contains("default/configmap/nowhere, which does not exist"), "{waits}");
     let config = running.text(&["describe", "cm", "words"]).expect("described");
     assert!(config.contains("Used By:          pod/default/web-1"), "{config}");
+    assert!(config.contains("Events in node/node-1:"), "{config}");
     assert!(config.contains("\\u{1b}[2Jgone") && !config.contains('\u{1b}'), "{config}");
     let node = running.text(&["describe", "node", "node-1"]).expect("described");
     for expected in ["Identity:         incarnation 1, boot 1", "Disk:             ok", "web-1"] {
@@ -346,6 +428,11 @@ fn status(running: &Running) {
 fn streams(running: &Running) {
     let rows = running.text(&["history", "node/node-1", "--no-headers"]).expect("events");
     assert_eq!(rows.lines().count(), running.history("node/node-1").len());
+    let tail = running.text(&["history", "node/node-1", "--no-headers", "--tail", "1"]);
+    assert_eq!(tail.as_deref(), rows.lines().last().map(|row| format!("{row}\n")).as_deref());
+    let wide = running.text(&["history", "node/node-1", "-o", "wide"]).expect("events");
+    let header: Vec<&str> = wide.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(header[4..], ["KEY", "UID", "VERSION", "SIZE", "HASH"], "{wide}");
     let diff = running.ask(&["diff", "node/node-1", "--from", "0", "-o", "json"]);
     assert_eq!(diff.status.code(), Some(3), "something differs");
     let lines: Vec<Value> =
@@ -356,6 +443,28 @@ fn streams(running: &Running) {
     assert_eq!((same.status.code(), shown(&same).as_str()), (Some(0), ""));
     let verdicts = running.text(&["verify", "-o", "json"]).expect("all agree");
     assert_eq!(verdicts.matches("\"agrees\":true").count(), 4, "{verdicts}");
+}
+
+/// A pod that is removed is Terminating while it ends, and Deleted at last.
+fn removal(running: &Running, file: &Path) {
+    let documents: Vec<&str> =
+        MANIFESTS.split("---\n").filter(|document| !document.contains("name: web-2")).collect();
+    let seen = RefCell::new(Vec::new());
+    running.follow(
+        &["get", "po", "-w", "--no-headers"],
+        || fs::write(file, documents.join("---\n")).expect("edited"),
+        |line| {
+            let mut cells = line.split_whitespace();
+            if cells.next() == Some("web-2") {
+                seen.borrow_mut().push(cells.nth(1).unwrap_or_default().to_owned());
+            }
+            seen.borrow().last().is_some_and(|status| status == "Deleted")
+        },
+    );
+    let seen = seen.into_inner();
+    assert!(seen.contains(&"Terminating".to_owned()), "{seen:?}");
+    let gone = running.ask(&["get", "po", "web-2"]);
+    assert_eq!(gone.status.code(), Some(1), "{}", shown(&gone));
 }
 
 /// As the script of bash asks.
@@ -377,8 +486,15 @@ fn completion(data: &Path) {
         (&["link", "cut", "node-"], &["node-1", "node-2"]),
         (&["verify", "node-2"], &["node-2"]),
         (&["get", "pods", "-n", "none", "we"], &[]),
+        (&["get", "pods", ""], &["waits", "web-1", "web-2"]),
+        (&["get", "pods", "-o", ""], &["wide", "jsonpath=", "custom-columns="]),
+        (&["logs", "web-1", "-c", ""], &["main", "side"]),
+        (&["history", "node/node-1", "--from", ""], &["1", "2", "3"]),
+        (&["diff", "node/node-1", "--from", ""], &["1", "2", "3"]),
+        (&["get", "pods", "--node", "node-1", "--at", ""], &["1", "2", "3"]),
     ] {
         let found = candidates(words);
+        assert!(!found.iter().any(|one| one.starts_with('-')), "{words:?}: {found:?}");
         assert!(
             expected.iter().all(|one| found.iter().any(|found| found == one)),
             "{words:?}: {found:?}"

@@ -10,6 +10,7 @@ pub mod topics;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use headwater_settings::{DATA_DEFAULT, Runtime};
@@ -18,6 +19,8 @@ use self::kafka::KafkaArgs;
 use self::run::RunArgs;
 use self::topics::Topics;
 use crate::candidates;
+use crate::custom_columns::CustomColumns;
+use crate::template::Template;
 
 /// The end of `--help`.
 const AFTER_HELP: &str = "\
@@ -150,10 +153,10 @@ pub struct Scope {
     /// Show the replica of this node instead of the cloud's picture
     #[arg(long, add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Option<String>,
-    /// Show a past state: at a seq of the node's stream (with --node; it has no statuses), or at an
-    /// RFC 3339 time. The log keeps every event for the replay window (`up --print-config`). For an
-    /// earlier position the error names the earliest one
-    #[arg(long, value_name = "SEQ|TIME")]
+    /// Show a past state: at a seq of the node's stream (with --node; it has no statuses), at an
+    /// RFC 3339 time, or a duration ago (5m). The log keeps every event for the replay window (`up
+    /// --print-config`). For an earlier position the error names the earliest one
+    #[arg(long, value_name = "SEQ|TIME|AGO", add = ArgValueCompleter::new(candidates::positions))]
     pub at: Option<String>,
     /// Show the values of Secrets
     #[arg(long)]
@@ -181,8 +184,15 @@ pub struct Get {
     /// Sort by the value at a path: .metadata.creationTimestamp
     #[arg(long, value_name = "PATH")]
     pub sort_by: Option<String>,
-    /// Output form: table, wide, json, yaml or name
-    #[arg(short, long, default_value = "table", value_parser = output)]
+    /// Output form: table, wide, json, yaml, name, jsonpath=TEMPLATE ('{.items[*].metadata.name}'), or
+    /// custom-columns=HEADER:PATH,... (NAME:.metadata.name)
+    #[arg(
+        short,
+        long,
+        default_value = "table",
+        value_parser = output,
+        add = ArgValueCompleter::new(candidates::outputs)
+    )]
     pub output: Output,
     /// List the objects, then print every change
     #[arg(short, long, conflicts_with_all = ["at", "sort_by"])]
@@ -197,34 +207,56 @@ pub struct Get {
     pub target: Target,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Table,
     Wide,
     Json,
     Yaml,
     Name,
+    JsonPath(Template),
+    CustomColumns(CustomColumns),
 }
+
+/// The output forms of `get`, as they are typed.
+pub(crate) const OUTPUTS: [&str; 7] =
+    ["table", "wide", "json", "yaml", "name", "jsonpath=", "custom-columns="];
 
 /// Parses an output form. For a form that only kubectl has, the error names the replacement.
 fn output(text: &str) -> Result<Output, String> {
-    const FORMS: &str = "table, wide, json, yaml and name";
-    const OF_KUBECTL: [&str; 6] =
-        ["jsonpath", "jsonpath-as-json", "go-template", "template", "custom-columns", "kyaml"];
-    Ok(match text {
-        "table" => Output::Table,
-        "wide" => Output::Wide,
-        "json" => Output::Json,
-        "yaml" => Output::Yaml,
-        "name" => Output::Name,
-        text => {
-            let form = text.split_once('=').map_or(text, |(form, _)| form);
-            return Err(if OF_KUBECTL.contains(&form) {
-                format!("{form} is not supported; there are {FORMS}: use -o json and jq(1)")
-            } else {
-                format!("there are {FORMS}")
-            });
+    const FORMS: &str = "table, wide, json, yaml, name, jsonpath=TEMPLATE and \
+                         custom-columns=HEADER:PATH,...";
+    let (form, detail) = match text.split_once('=') {
+        Some((form, detail)) => (form, Some(detail)),
+        None => (text, None),
+    };
+    Ok(match (form, detail) {
+        ("table", None) => Output::Table,
+        ("wide", None) => Output::Wide,
+        ("json", None) => Output::Json,
+        ("yaml", None) => Output::Yaml,
+        ("name", None) => Output::Name,
+        ("jsonpath", Some(template)) => Output::JsonPath(Template::parse(template)?),
+        ("custom-columns", Some(columns)) => Output::CustomColumns(CustomColumns::parse(columns)?),
+        ("jsonpath", None) => {
+            return Err("write the template behind it: jsonpath='{.items[*].metadata.name}'".into());
         }
+        ("custom-columns", None) => {
+            return Err("write the columns behind it: custom-columns=NAME:.metadata.name".into());
+        }
+        ("go-template" | "template" | "go-template-file" | "templatefile", _) => {
+            return Err(format!(
+                "{form} is not supported: use jsonpath=TEMPLATE, or -o json and jq(1)"
+            ));
+        }
+        ("jsonpath-file" | "custom-columns-file", _) => {
+            let form = form.trim_end_matches("-file");
+            return Err(format!("{form}-file is not supported: use {form}=\"$(cat FILE)\""));
+        }
+        ("jsonpath-as-json" | "kyaml", _) => {
+            return Err(format!("{form} is not supported: use -o json and jq(1), or -o yaml"));
+        }
+        _ => return Err(format!("there are {FORMS}")),
     })
 }
 
@@ -249,7 +281,12 @@ pub struct Logs {
     #[arg(add = ArgValueCompleter::new(candidates::pods))]
     pub pod: String,
     /// The container [default: the pod's first]
-    #[arg(short, long, conflicts_with = "all_containers")]
+    #[arg(
+        short,
+        long,
+        conflicts_with = "all_containers",
+        add = ArgValueCompleter::new(candidates::containers)
+    )]
     pub container: Option<String>,
     /// Every container of the pod
     #[arg(long)]
@@ -285,17 +322,21 @@ pub struct History {
     #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
     /// First seq, inclusive [default: the earliest available]
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", add = ArgValueCompleter::new(candidates::seqs))]
     pub from: Option<u64>,
     /// Last seq, inclusive [default: the newest]
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", add = ArgValueCompleter::new(candidates::seqs))]
     pub to: Option<u64>,
+    /// Only the newest N events of the range
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tail: Option<u64>,
     /// Follow the stream: print new events
     #[arg(short, long, conflicts_with = "to")]
     pub follow: bool,
-    /// Output form: a table, or one JSON object a line
+    /// Output form: a table, a wide one with UIDs, versions, sizes and state hashes, or one JSON
+    /// object a line
     #[arg(short, long, default_value = "table")]
-    pub output: HistoryOutput,
+    pub output: EventOutput,
     /// Omit the header line
     #[arg(long)]
     pub no_headers: bool,
@@ -304,6 +345,13 @@ pub struct History {
     pub show_secrets: bool,
     #[command(flatten)]
     pub target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventOutput {
+    Table,
+    Wide,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -317,12 +365,23 @@ pub struct Diff {
     /// The stream: node/NAME or cluster
     #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
-    /// The seq of the first state
-    #[arg(long, value_name = "SEQ")]
-    pub from: u64,
-    /// The seq of the second state [default: the newest]
-    #[arg(long, value_name = "SEQ")]
-    pub to: Option<u64>,
+    /// The first state: at a seq (0: before the first event), at an RFC 3339 time, or a duration ago
+    /// (5m)
+    #[arg(
+        long,
+        value_name = "SEQ|TIME|AGO",
+        value_parser = NonEmptyStringValueParser::new(),
+        add = ArgValueCompleter::new(candidates::positions)
+    )]
+    pub from: String,
+    /// The second state, likewise [default: the newest]
+    #[arg(
+        long,
+        value_name = "SEQ|TIME|AGO",
+        value_parser = NonEmptyStringValueParser::new(),
+        add = ArgValueCompleter::new(candidates::positions)
+    )]
+    pub to: Option<String>,
     /// Output form: unified diffs, or one JSON object a line
     #[arg(short, long, default_value = "text")]
     pub output: DiffOutput,
@@ -473,9 +532,14 @@ mod tests {
     #[test]
     fn what_kubectl_has_and_this_has_not_is_named() {
         let error = |form| output(form).expect_err(form);
-        assert!(error("jsonpath={.items}").starts_with("jsonpath is not supported"));
-        assert!(error("custom-columns=A:.b").contains("-o json"));
+        assert!(error("go-template={{.items}}").contains("use jsonpath=TEMPLATE"));
+        assert!(error("jsonpath-file=a").contains("use jsonpath=\"$(cat FILE)\""));
+        assert!(error("jsonpath").contains("jsonpath='{"));
+        assert!(error("jsonpath={.a").contains("not closed"));
+        assert!(error("custom-columns").contains("NAME:.metadata.name"));
         assert!(error("xml").contains("yaml"));
         assert_eq!(output("wide"), Ok(Output::Wide));
+        assert!(matches!(output("jsonpath={.items}"), Ok(Output::JsonPath(_))));
+        assert!(matches!(output("custom-columns=A:.b"), Ok(Output::CustomColumns(_))));
     }
 }

@@ -6,20 +6,26 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use alphanumeric_sort::compare_str;
 use clap_complete::engine::CompletionCandidate;
 use headwater_object::ObjectType;
 use headwater_operator::client;
-use headwater_proto::operator::{GetRequest, StatusRequest};
+use headwater_proto::operator::{GetRequest, HistoryRequest, StatusRequest};
 use headwater_settings::DATA_DEFAULT;
 use serde_json::Value;
 
+use crate::args::OUTPUTS;
 use crate::object_selection::replicated;
+use crate::render;
 
 /// The time limit of a completion after Tab.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// The newest events of a stream whose seqs are candidates.
+const SEQS_MAX: u64 = 20;
+
 /// Flags, of the commands that query the running process, whose value is the next word.
-const FLAGS_WITH_VALUE: [&str; 12] = [
+const FLAGS_WITH_VALUE: [&str; 17] = [
     "-n",
     "--namespace",
     "--node",
@@ -32,7 +38,21 @@ const FLAGS_WITH_VALUE: [&str; 12] = [
     "--sort-by",
     "--data",
     "-c",
+    "--container",
+    "--from",
+    "--to",
+    "--tail",
+    "--since",
 ];
+
+/// The word that the shell completes; empty: a new one.
+pub(crate) fn completed_word() -> String {
+    let Line(words) = Line::typed();
+    // Only fish gives the word as the last one.
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
+    let index: usize = index.unwrap_or(words.len().saturating_sub(1));
+    words.get(index).cloned().unwrap_or_default()
+}
 
 /// Completes a type; after a type, or `TYPE/`, the name of an object of it.
 pub(crate) fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
@@ -70,6 +90,67 @@ pub(crate) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn streams(current: &OsStr) -> Vec<CompletionCandidate> {
     let nodes = node_names(&Line::typed()).into_iter().map(|node| format!("node/{node}"));
     matching(&current.to_string_lossy(), nodes.chain(["cluster".to_owned()]))
+}
+
+/// Output forms of `get`.
+pub(crate) fn outputs(current: &OsStr) -> Vec<CompletionCandidate> {
+    matching(&current.to_string_lossy(), OUTPUTS.map(str::to_owned))
+}
+
+/// Names of the containers of the pod that the line names.
+pub(crate) fn containers(current: &OsStr) -> Vec<CompletionCandidate> {
+    let line = Line::typed();
+    let pod = line.positions().first().map(|word| word.rsplit('/').next().unwrap_or(word));
+    let Some(pod) = pod.map(str::to_owned) else { return Vec::new() };
+    let pods = fetched(objects_of(&line, "pod", &pod));
+    let of_pod = |pod: &Value| {
+        let containers = pod.pointer("/spec/containers").and_then(Value::as_array).cloned();
+        containers
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|container| container["name"].as_str().map(str::to_owned))
+    };
+    matching(&current.to_string_lossy(), pods.iter().flat_map(of_pod))
+}
+
+/// The newest seqs of the stream that the line names, each with its event.
+pub(crate) fn seqs(current: &OsStr) -> Vec<CompletionCandidate> {
+    let line = Line::typed();
+    match line.positions().first() {
+        Some(stream) => newest_seqs(&line, stream, &current.to_string_lossy()),
+        None => Vec::new(),
+    }
+}
+
+/// Positions in the past: seqs of the stream, or of that of the node, that the line names.
+pub(crate) fn positions(current: &OsStr) -> Vec<CompletionCandidate> {
+    let line = Line::typed();
+    let is_stream = |word: &&str| *word == "cluster" || word.starts_with("node/");
+    let of_node = line.value(&["--node"]).map(|node| format!("node/{node}"));
+    let named = || line.positions().first().copied().filter(is_stream).map(str::to_owned);
+    let stream = of_node.or_else(named);
+    stream.map_or_else(Vec::new, |of| newest_seqs(&line, &of, &current.to_string_lossy()))
+}
+
+fn newest_seqs(line: &Line, stream: &str, current: &str) -> Vec<CompletionCandidate> {
+    let request =
+        HistoryRequest { stream: stream.to_owned(), tail: SEQS_MAX, ..HistoryRequest::default() };
+    let events = fetched(async {
+        let mut operator = client::connect(&line.data()).await.ok()?;
+        let mut parts = operator.history(request).await.ok()?.into_inner();
+        let mut events = Vec::new();
+        while let Some(event) = parts.message().await.ok()? {
+            events.push(event);
+        }
+        Some(events)
+    });
+    let candidates = events.into_iter().rev().filter_map(|event| {
+        let seq = event.seq.to_string();
+        let help = format!("{} {} {}", render::time(event.time_ms), event.kind, event.key);
+        let help = render::plain(&help).into_owned();
+        seq.starts_with(current).then(|| CompletionCandidate::new(seq).help(Some(help.into())))
+    });
+    candidates.collect()
 }
 
 fn matching(
@@ -133,29 +214,33 @@ impl Line {
     }
 }
 
-/// The names of objects of a type; empty if the process does not respond.
+/// The names of objects of a type, node-2 before node-10; empty if the process does not respond.
 fn names(line: &Line, kind: &str) -> Vec<String> {
+    let name = |object: &Value| Some(object.pointer("/metadata/name")?.as_str()?.to_owned());
+    let objects = fetched(objects_of(line, kind, ""));
+    let mut names: Vec<String> = objects.iter().filter_map(name).collect();
+    names.sort_by(|a, b| compare_str(a, b));
+    names
+}
+
+/// The objects of a type, with this name if given.
+async fn objects_of(line: &Line, kind: &str, name: &str) -> Option<Vec<Value>> {
     let is_namespaced = ObjectType::named(kind).is_some_and(|of| of.namespaced);
     let request = GetRequest {
         r#type: kind.to_owned(),
+        name: name.to_owned(),
         namespace: if is_namespaced { line.namespace() } else { String::new() },
         node: line.value(&["--node"]).unwrap_or_default().to_owned(),
         ..GetRequest::default()
     };
-    let objects = fetched(async {
-        let mut operator = client::connect(&line.data()).await.ok()?;
-        let mut parts = operator.get(request).await.ok()?.into_inner();
-        let mut objects = Vec::new();
-        while let Some(part) = parts.message().await.ok()? {
-            objects.extend(part.objects);
-        }
-        Some(objects)
-    });
-    let name = |object: bytes::Bytes| {
-        let object: Value = serde_json::from_slice(&object).ok()?;
-        Some(object.pointer("/metadata/name")?.as_str()?.to_owned())
-    };
-    objects.into_iter().filter_map(name).collect()
+    let mut operator = client::connect(&line.data()).await.ok()?;
+    let mut parts = operator.get(request).await.ok()?.into_inner();
+    let mut objects = Vec::new();
+    while let Some(part) = parts.message().await.ok()? {
+        objects
+            .extend(part.objects.iter().filter_map(|object| serde_json::from_slice(object).ok()));
+    }
+    Some(objects)
 }
 
 fn node_names(line: &Line) -> Vec<String> {
@@ -163,7 +248,9 @@ fn node_names(line: &Line) -> Vec<String> {
         let mut operator = client::connect(&line.data()).await.ok()?;
         Some(operator.status(StatusRequest {}).await.ok()?.into_inner().nodes)
     });
-    nodes.into_iter().map(|node| node.name).collect()
+    let mut names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
+    names.sort_by(|a, b| compare_str(a, b));
+    names
 }
 
 /// The response; empty after an error or a timeout, because a shell waits.
@@ -186,6 +273,7 @@ mod tests {
     fn a_line_separates_positions_from_flags() {
         let line = line(&["headwater", "get", "-n", "shop", "po", "--data=d", "-w", "web"]);
         assert_eq!(line.positions(), ["po", "web"]);
+        assert_eq!(self::line(&["headwater", "logs", "--tail", "3", "web"]).positions(), ["web"]);
         assert_eq!((line.namespace(), line.data()), ("shop".to_owned(), PathBuf::from("d")));
     }
 }

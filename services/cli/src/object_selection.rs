@@ -1,6 +1,7 @@
 //! The objects that `TYPE`, `TYPE NAME...` and `TYPE/NAME...` select.
 
 use headwater_object::{OBJECT_TYPES, ObjectType};
+use headwater_operator::nearest::did_you_mean;
 
 use crate::exit::Failure;
 
@@ -73,7 +74,10 @@ fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
 fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
     ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
         let known: Vec<&str> = replicated().map(|object_type| object_type.plural).collect();
-        Failure::Usage(format!("there is no type {word:?}; there are {}", known.join(", ")))
+        let singular = replicated().map(|object_type| object_type.name);
+        let meant = did_you_mean(word, known.iter().copied().chain(singular));
+        let known = known.join(", ");
+        Failure::Usage(format!("there is no type {word:?}; there are {known}{meant}"))
     })
 }
 
@@ -124,6 +128,8 @@ mod tests {
     fn what_is_meant_by_nothing_is_named() {
         for (words, named) in [
             (&["deployments"][..], "\"deployments\""),
+            (&["podz"], "; did you mean pods?"),
+            (&["confgimap/x"], "; did you mean configmap?"),
             (&["pods,"], "there is no type \"\""),
             (&["pod/a", "b"], "b is not TYPE/NAME: if one word has this form"),
             (&["pod/a", "pod/"], "pod/ is not TYPE/NAME"),

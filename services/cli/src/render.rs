@@ -56,11 +56,21 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// Escapes text from an object or a server for a terminal: characters that move the cursor, end the
 /// line or change the reading direction.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let is_unsafe = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_unsafe) {
+    escaped(text, is_unsafe)
+}
+
+/// [`plain`] for text of several lines and columns: line ends and tabs stay.
+pub(crate) fn plain_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| is_unsafe(letter) && !matches!(letter, '\n' | '\t'))
+}
+
+fn is_unsafe(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_unsafe) {
         return Cow::Borrowed(text);
     }
     let escaped = |letter: char| {
@@ -117,6 +127,7 @@ mod tests {
     #[test]
     fn nothing_reaches_the_terminal_that_it_would_obey() {
         assert_eq!(plain("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{202e}d");
+        assert_eq!(plain_lines("a\tb\n\u{1b}[2J"), "a\tb\n\\u{1b}[2J");
         assert_eq!(plain("caf\u{e9} \u{4f60}\u{597d}"), "caf\u{e9} \u{4f60}\u{597d}");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::comma_list;
 use crate::exit::Failure;
 use crate::path::Path;
 
@@ -29,9 +30,10 @@ impl Selector {
     pub(crate) fn parse(labels: Option<&str>, fields: Option<&str>) -> Result<Self, Failure> {
         let labels = match labels {
             None => Vec::new(),
-            Some(text) => {
-                conditions(text).iter().map(|one| label(text, one)).collect::<Result<_, _>>()?
-            }
+            Some(text) => comma_list::split(text, ['(', ')'])
+                .iter()
+                .map(|one| label(text, one))
+                .collect::<Result<_, _>>()?,
         };
         let fields = match fields {
             None => Vec::new(),
@@ -61,25 +63,6 @@ impl Selector {
         self.labels.iter().all(is_met)
             && self.fields.iter().all(|(path, value, is)| (path.text(object) == *value) == *is)
     }
-}
-
-/// Splits a label selector at commas outside parentheses.
-fn conditions(text: &str) -> Vec<String> {
-    let mut conditions = vec![String::new()];
-    let mut depth = 0_u32;
-    for letter in text.chars() {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match (letter, conditions.last_mut()) {
-            (',', _) if depth == 0 => conditions.push(String::new()),
-            (letter, Some(last)) => last.push(letter),
-            (_, None) => {}
-        }
-    }
-    conditions
 }
 
 fn label(selector: &str, condition: &str) -> Result<Label, Failure> {

@@ -39,6 +39,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(plain).collect());
     }
 
+    /// The column names.
+    pub(crate) fn header(&self) -> &[String] {
+        &self.header
+    }
+
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -53,6 +58,11 @@ pub struct StreamedTable {
 }
 
 impl StreamedTable {
+    /// Creates a table whose first columns are at least this wide.
+    pub(crate) fn with_widths(widths: impl Into<Vec<usize>>) -> Self {
+        Self { widths: widths.into(), header_printed: false }
+    }
+
     /// Formats the rows of `table` below the earlier ones; the first time with the header.
     pub fn continued(&mut self, mut table: Table) -> Table {
         table.headers_shown &= !std::mem::replace(&mut self.header_printed, true);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use alphanumeric_sort::compare_str;
 use headwater_controller::{Picture, Progress};
 use headwater_event::{NodeName, StreamId};
 use headwater_hub::{HubView, WallClock};
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use super::{internal, some_of};
+use crate::nearest::did_you_mean;
 use crate::node_view::NodeView;
 
 /// The part that serves the API.
@@ -114,22 +116,25 @@ impl OperatorDependencies {
         (self.part == PartKind::Edge).then(|| self.nodes.first_key_value()).flatten()
     }
 
-    /// Returns the nodes that this part knows.
+    /// Returns the nodes that this part knows, node-2 before node-10.
     pub(super) fn known_nodes(&self) -> Result<Vec<NodeName>, Status> {
-        match (&self.cloud, &self.hub) {
-            _ if !self.nodes.is_empty() => Ok(self.nodes.keys().cloned().collect()),
-            (Some(cloud), _) => Ok(cloud.picture.nodes()),
-            (None, Some(hub)) => hub.nodes().map_err(|error| internal(&error)),
-            (None, None) => Ok(Vec::new()),
-        }
+        let mut nodes: Vec<NodeName> = match (&self.cloud, &self.hub) {
+            _ if !self.nodes.is_empty() => self.nodes.keys().cloned().collect(),
+            (Some(cloud), _) => cloud.picture.nodes(),
+            (None, Some(hub)) => hub.nodes().map_err(|error| internal(&error))?,
+            (None, None) => Vec::new(),
+        };
+        nodes.sort_by(|a, b| compare_str(a.as_str(), b.as_str()));
+        Ok(nodes)
     }
 
-    /// Returns the streams that this part knows.
+    /// Returns the streams that this part knows, node/node-2 before node/node-10.
     pub(super) fn known_streams(&self) -> Result<Vec<StreamId>, Status> {
-        let of_nodes = match &self.cloud {
+        let mut of_nodes = match &self.cloud {
             Some(cloud) => cloud.picture.nodes(),
             None => self.known_nodes()?,
         };
+        of_nodes.sort_by(|a, b| compare_str(a.as_str(), b.as_str()));
         Ok(of_nodes.iter().map(StreamId::node).chain([StreamId::Cluster]).collect())
     }
 
@@ -147,8 +152,9 @@ impl OperatorDependencies {
                  of a controller, or of that node's edge on its machine"
             ),
             None => {
-                let known = some_of(known.iter().map(NodeName::as_str));
-                format!("nodes \"{node}\" not found; there are {known}")
+                let names = || known.iter().map(NodeName::as_str);
+                let (there_are, meant) = (some_of(names()), did_you_mean(node.as_str(), names()));
+                format!("nodes \"{node}\" not found; there are {there_are}{meant}")
             }
         }))
     }

@@ -24,6 +24,9 @@ const ASIDE: &str = ".damaged-";
 /// The size of a block in `stat`, on every file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 
+/// Below this free space, in bytes, a file system is full: a database can begin no new file.
+const FREE_BYTES_MIN: u64 = 1 << 20;
+
 /// The texts in a trouble that mean a full disk.
 const FULL_WORDS: [&str; 3] = ["disk: full", "No space left on device", "Disk quota exceeded"];
 
@@ -33,7 +36,8 @@ const FAILED_WORDS: [&str; 2] = ["storage engine", "database"];
 /// The findings in a node's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DiskUsage {
-    free_bytes: u64,
+    /// `None`: the file system does not say.
+    free_bytes: Option<u64>,
     store_bytes: u64,
     /// The newest database that was moved aside, and the time.
     aside: Option<(PathBuf, i64)>,
@@ -41,8 +45,8 @@ pub(super) struct DiskUsage {
 
 /// Reads a node's directory. A file that cannot be read counts as missing.
 pub(super) fn look(node: &Path) -> DiskUsage {
-    let free_bytes = statvfs(node)
-        .map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
+    let free = statvfs(node).ok();
+    let free_bytes = free.map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
     let store_bytes = DATABASES.iter().map(|name| bytes_in(&node.join(name))).sum();
     DiskUsage { free_bytes, store_bytes, aside: newest_aside(node) }
 }
@@ -54,19 +58,21 @@ pub(super) fn judge(found: &DiskUsage, trouble: Option<(&str, i64)>) -> DiskStat
         state: state.to_owned(),
         since_ms,
         advice,
-        free_bytes: found.free_bytes,
+        free_bytes: found.free_bytes.unwrap_or(0),
         store_bytes: found.store_bytes,
     };
+    let full = |since_ms| {
+        let advice =
+            "make room on the disk of the data directory; then the node continues by itself";
+        status(FULL, since_ms, advice.to_owned())
+    };
     match (trouble, &found.aside) {
-        (Some((trouble, since_ms)), _) if is_full(trouble) => status(
-            FULL,
-            since_ms,
-            "make room on the disk of the data directory; then the node continues by itself"
-                .to_owned(),
-        ),
+        (Some((trouble, since_ms)), _) if is_full(trouble) => full(since_ms),
         (Some((trouble, since_ms)), _) if has_failed(trouble) => {
             status(FAILED, since_ms, format!("{trouble}; the node retries until it succeeds"))
         }
+        // Nothing was written since the file system is full.
+        _ if found.free_bytes.is_some_and(|free| free < FREE_BYTES_MIN) => full(0),
         (_, Some((path, since_ms))) => status(
             MOVED_ASIDE,
             *since_ms,
@@ -125,7 +131,7 @@ mod tests {
         std::fs::create_dir(node.path().join("state")).expect("a directory");
         std::fs::write(node.path().join("state/000004.log"), [7; 10_000]).expect("written");
         let found = look(node.path());
-        assert!(found.free_bytes > 0 && found.store_bytes >= 8_192, "{found:?}");
+        assert!(found.free_bytes > Some(0) && found.store_bytes >= 8_192, "{found:?}");
         assert_eq!(judge(&found, None).state, OK);
         for name in ["edged.damaged-1", "state.damaged-3", "outbox.damaged-1"] {
             std::fs::create_dir(node.path().join(name)).expect("a directory");
@@ -145,5 +151,13 @@ mod tests {
         let failed = judge(&found, Some(("the State database failed: fsync", 7)));
         assert_eq!(failed.state, FAILED);
         assert_eq!(judge(&found, Some(("a defect of the edge", 7))).state, OK);
+    }
+
+    #[test]
+    fn a_full_file_system_is_full_before_a_write_fails() {
+        let with_free = |free_bytes| DiskUsage { free_bytes, ..DiskUsage::default() };
+        assert_eq!(judge(&with_free(Some(0)), None).state, FULL);
+        assert_eq!(judge(&with_free(Some(FREE_BYTES_MIN)), None).state, OK);
+        assert_eq!(judge(&with_free(None), None).state, OK, "unknown");
     }
 }

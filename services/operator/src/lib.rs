@@ -8,9 +8,10 @@
 //! | `dependencies`, `node_view` | the dependencies that a part provides to the server |
 //! | `admission` | bounds on concurrent requests and streams |
 //! | `objects`, `watch`, `mask` | present and past objects; their changes; hidden Secret values |
-//! | `stream_history`, `past_statuses` | the past, from the logs |
+//! | `past_position`, `stream_history`, `past_statuses` | the past, from the logs |
 //! | `object_history` | the events and reports of one object |
 //! | `pod_status` | the status of a pod in a word |
+//! | [`nearest`] | the name that a mistyped one most likely means |
 //! | `logs` | log files of containers |
 //! | [`status`], `disk`, `verify` | positions and lag; disks; state hashes |
 //!
@@ -23,10 +24,12 @@ mod dependencies;
 mod disk;
 mod logs;
 mod mask;
+pub mod nearest;
 mod node_view;
 mod object_history;
 mod objects;
 mod owner;
+mod past_position;
 mod past_statuses;
 mod pod_status;
 pub mod status;

@@ -6,12 +6,15 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use alphanumeric_sort::compare_str;
 use bytes::Bytes;
 use headwater_controller::Filter;
 use headwater_event::{EntryKey, Event, NodeName, ResourceKey, StreamId};
 use headwater_log::history::{HistoryItem, StreamHistory};
 use headwater_object::references::references;
-use headwater_proto::operator::{StoryEvent, StoryReference, StoryRequest, StoryResponse};
+use headwater_proto::operator::{
+    StoryEvent, StoryReference, StoryRequest, StoryResponse, StoryStream,
+};
 use headwater_view::StreamReader;
 use serde_json::Value;
 use tonic::Status;
@@ -25,6 +28,10 @@ const EVENTS_MAX: usize = 1_000;
 /// The most pods in the list of the users of an object.
 const USED_BY_MAX: usize = 1_000;
 
+/// The most streams of one response. A ConfigMap may be in the streams of thousands of nodes, and each
+/// is read from the start of the log.
+const STREAMS_MAX: usize = 8;
+
 /// Returns the events and reports of an object.
 pub(super) async fn object_history(
     dependencies: &OperatorDependencies,
@@ -36,9 +43,9 @@ pub(super) async fn object_history(
     let most = usize::try_from(request.events_max).unwrap_or(EVENTS_MAX).clamp(1, EVENTS_MAX);
     let mut history = StoryResponse::default();
     let mut wanted = BTreeSet::from([key.clone()]);
-    let stream = match key.kind() {
-        "node" => key.name().parse().ok().map(|node| StreamId::node(&node)),
-        "service" | "endpoints" | "endpointslice" => Some(StreamId::Cluster),
+    let mut streams: Vec<StreamId> = match key.kind() {
+        "node" => key.name().parse().ok().map(|node| StreamId::node(&node)).into_iter().collect(),
+        "service" | "endpoints" | "endpointslice" => vec![StreamId::Cluster],
         "pod" => {
             let pod = pods(dependencies, &key, key.name()).await?.remove(&key);
             let node = pod.as_ref().and_then(node_of);
@@ -46,33 +53,44 @@ pub(super) async fn object_history(
                 history.references = named(dependencies, &key, pod, node.as_ref())?;
                 wanted.extend(references(&key, pod).into_iter().map(|reference| reference.key));
             }
-            node.map(|node| StreamId::node(&node))
+            node.map(|node| StreamId::node(&node)).into_iter().collect()
         }
         _ => {
             let pods = users(dependencies, &key).await?;
-            let node = pods.values().find_map(Clone::clone);
             history.used_by = pods
                 .keys()
                 .take(USED_BY_MAX)
                 .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name()))
                 .collect();
-            node.map(|node| StreamId::node(&node))
+            streams_of(pods.into_values().flatten())
         }
     };
+    if !request.node.is_empty() && streams != [StreamId::Cluster] {
+        streams = vec![StreamId::node(&dependencies.named(&request.node)?)];
+    }
     // An edge has no log, so it knows only the references.
     let Some(logs) = &dependencies.logs else { return Ok(history) };
-    if let Some(stream) = stream {
-        history.stream = stream.to_string();
-        // For a node, every event of its stream counts.
-        let wanted = (key.kind() != "node").then_some(wanted);
-        let (events, earlier) = events(dependencies, &stream, wanted.as_ref(), most).await?;
-        (history.events, history.earlier_events) = (events, earlier);
+    history.more_streams = streams.len().saturating_sub(STREAMS_MAX) as u64;
+    // For a node, every event of its stream counts.
+    let wanted = (key.kind() != "node").then_some(wanted);
+    for stream in streams.into_iter().take(STREAMS_MAX) {
+        let (events, earlier_events) = events(dependencies, &stream, wanted.as_ref(), most).await?;
+        let stream = stream.to_string();
+        history.streams.push(StoryStream { stream, events, earlier_events });
     }
     if key.kind() == "pod" {
         let (reports, earlier) = report::reports(&*logs.upstream, &key, most).await?;
         (history.reports, history.earlier_reports) = (reports, earlier);
     }
     Ok(history)
+}
+
+/// The streams of these nodes, each once, node/node-2 before node/node-10.
+fn streams_of(nodes: impl Iterator<Item = NodeName>) -> Vec<StreamId> {
+    let nodes: BTreeSet<NodeName> = nodes.collect();
+    let mut nodes: Vec<NodeName> = nodes.into_iter().collect();
+    nodes.sort_by(|a, b| compare_str(a.as_str(), b.as_str()));
+    nodes.iter().map(StreamId::node).collect()
 }
 
 /// The pods of the key's namespace as this part has them, with this name if given.
@@ -183,5 +201,18 @@ async fn events(
             key: key.as_str().to_owned(),
             change,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_several_nodes_is_in_the_stream_of_each_once() {
+        let nodes = ["node-10", "node-2", "node-10"].map(|node| node.parse().expect("a name"));
+        let streams: Vec<String> =
+            streams_of(nodes.into_iter()).iter().map(ToString::to_string).collect();
+        assert_eq!(streams, ["node/node-2", "node/node-10"]);
     }
 }

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use headwater_controller::{Filter, Picture, PicturePage};
-use headwater_event::{NodeName, ResourceKey, Seq, StreamId};
+use headwater_event::{NodeName, ResourceKey, StreamId};
 use headwater_hub::WallClock;
-use headwater_log::history::{PastState, Until};
+use headwater_log::history::PastState;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
 use headwater_proto::operator::{GetRequest, GetResponse};
 use headwater_view::{Selection, StreamReader};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tonic::Status;
 
 use super::mask::mask;
+use super::past_position::PastPosition;
 use super::past_statuses::PastStatuses;
 use super::{OperatorDependencies, internal, stream_history};
 use crate::node_view::NodeView;
@@ -29,6 +29,23 @@ pub(super) type Objects = BTreeMap<ResourceKey, Value>;
 /// The bytes of the objects of one response; one object may exceed it.
 const RESPONSE_PART_BYTES: usize = 1 << 20;
 
+/// The requested objects.
+pub(super) struct ObjectList {
+    pub(super) objects: Objects,
+    /// `None`: they are of now.
+    pub(super) past: Option<PastMoment>,
+}
+
+/// The moment of a past state.
+pub(super) struct PastMoment {
+    /// The position of each stream, in words.
+    positions: Vec<String>,
+    /// The moment, in milliseconds since the Unix epoch.
+    moment_ms: i64,
+    /// Whether the objects have the statuses of the moment; a stream at a seq has none.
+    has_statuses: bool,
+}
+
 /// Streams the requested objects. The cloud's picture is read as the client receives.
 pub(super) async fn get(
     dependencies: OperatorDependencies,
@@ -38,8 +55,8 @@ pub(super) async fn get(
         let picture = dependencies.picture()?.clone();
         return Ok(pages(picture, dependencies.wall_clock.clone(), request).left_stream());
     }
-    let (objects, positions) = find(&dependencies, &request).await?;
-    let parts = parts(objects, positions, request.show_secrets);
+    let found = find(&dependencies, &request).await?;
+    let parts = parts(found, request.show_secrets);
     Ok(stream::iter(parts).map(Ok).right_stream())
 }
 
@@ -65,14 +82,23 @@ fn pages(
         };
         let text = |(key, object): (ResourceKey, Value)| text(&key, object, request.show_secrets);
         let objects = objects.into_iter().map(text).collect();
-        let response = GetResponse { objects, positions: Vec::new() };
+        let response = GetResponse { objects, ..GetResponse::default() };
         Ok(Some((response, (picture, clock, request, next.map(Some)))))
     })
 }
 
-/// The responses of a list that was read at once: at least one. The first one has the positions.
-fn parts(objects: Objects, positions: Vec<String>, show_secrets: bool) -> Vec<GetResponse> {
-    let mut parts = vec![GetResponse { objects: Vec::new(), positions }];
+/// The responses of a list that was read at once: at least one. The first one has the moment.
+fn parts(ObjectList { objects, past }: ObjectList, show_secrets: bool) -> Vec<GetResponse> {
+    let first = match past {
+        None => GetResponse::default(),
+        Some(PastMoment { positions, moment_ms, has_statuses }) => GetResponse {
+            positions,
+            moment_ms,
+            without_statuses: !has_statuses,
+            ..GetResponse::default()
+        },
+    };
+    let mut parts = vec![first];
     let mut bytes = 0;
     for (key, object) in objects {
         let object = text(&key, object, show_secrets);
@@ -94,39 +120,44 @@ fn text(key: &ResourceKey, mut object: Value, show_secrets: bool) -> Bytes {
     object.to_string().into()
 }
 
-/// Returns the requested objects, and the positions of a past state.
+/// Returns the requested objects, present or past.
 pub(super) async fn find(
     dependencies: &OperatorDependencies,
     request: &GetRequest,
-) -> Result<(Objects, Vec<String>), Status> {
+) -> Result<ObjectList, Status> {
     let filter = filter(request);
-    let at = At::parse(&request.at)?;
+    let at = PastPosition::parse(&request.at, (dependencies.wall_clock)());
+    let at = at.map_err(|status| Status::invalid_argument(format!("--at {}", status.message())))?;
     match (request.node.is_empty(), at) {
-        (true, None) => Ok((now(dependencies, &filter).await?, Vec::new())),
+        (true, None) => Ok(ObjectList { objects: now(dependencies, &filter).await?, past: None }),
         (false, None) => {
             let (node, view) = dependencies.node(&request.node)?;
-            Ok((of_replica(&node, &view, &filter).await?, Vec::new()))
+            Ok(ObjectList { objects: of_replica(&node, &view, &filter).await?, past: None })
         }
-        (true, Some(At::Seq(_))) => Err(Status::invalid_argument(
+        (true, Some(PastPosition::Seq(_))) => Err(Status::invalid_argument(
             "--at with a seq needs --node, because a seq belongs to one stream",
         )),
-        (true, Some(At::Time(ms))) => {
+        (true, Some(PastPosition::Time(ms))) => {
             dependencies.logs()?;
-            let nodes = dependencies.known_nodes()?;
-            let streams = nodes.iter().map(StreamId::node).chain([StreamId::Cluster]);
-            let (mut objects, positions) =
-                past_objects(dependencies, &filter, streams, Until::Time(ms)).await?;
-            add_past_statuses(dependencies, &filter, None, ms, &mut objects).await?;
-            Ok((objects, positions))
+            let streams = dependencies.known_streams()?;
+            let mut found = past_at_time(dependencies, &filter, &streams, ms).await?;
+            add_past_statuses(dependencies, &filter, None, ms, &mut found.objects).await?;
+            Ok(found)
         }
         (false, Some(at)) => {
             dependencies.logs()?;
             let node = dependencies.named(&request.node)?;
-            let (mut objects, positions) = past_of_node(dependencies, &filter, &node, at).await?;
-            if let At::Time(ms) = at {
-                add_past_statuses(dependencies, &filter, Some(&node), ms, &mut objects).await?;
+            let private = StreamId::node(&node);
+            match at {
+                PastPosition::Seq(_) => past_at_seq(dependencies, &filter, &private, at).await,
+                PastPosition::Time(ms) => {
+                    let streams = [private, StreamId::Cluster];
+                    let mut found = past_at_time(dependencies, &filter, &streams, ms).await?;
+                    let objects = &mut found.objects;
+                    add_past_statuses(dependencies, &filter, Some(&node), ms, objects).await?;
+                    Ok(found)
+                }
             }
-            Ok((objects, positions))
         }
     }
 }
@@ -200,73 +231,47 @@ async fn add_past_statuses(
     Ok(())
 }
 
-/// A position in the past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    Seq(Seq),
-    Time(i64),
-}
-
-impl At {
-    fn parse(text: &str) -> Result<Option<Self>, Status> {
-        if text.is_empty() {
-            return Ok(None);
-        }
-        if let Ok(seq) = text.parse() {
-            return Ok(Some(Self::Seq(Seq(seq))));
-        }
-        match text.parse::<Timestamp>() {
-            Ok(time) => Ok(Some(Self::Time(time.as_millisecond()))),
-            Err(_) => Err(Status::invalid_argument(format!(
-                "--at {text:?} is neither a seq nor an RFC 3339 time (2026-11-21T12:00:00Z)"
-            ))),
-        }
-    }
-}
-
-/// Returns a node's private stream at a position, and its shared streams at the same time.
-async fn past_of_node(
+/// Returns a node's private stream at a seq, and its shared streams at the same time.
+async fn past_at_seq(
     dependencies: &OperatorDependencies,
     filter: &Filter<'_>,
-    node: &NodeName,
-    at: At,
-) -> Result<(Objects, Vec<String>), Status> {
-    let private = StreamId::node(node);
-    let until = match at {
-        At::Seq(seq) => Until::Seq(seq),
-        At::Time(ms) => Until::Time(ms),
-    };
-    let own = stream_history::fold(dependencies, &private, until).await?;
-    let moment = match at {
-        At::Seq(_) => own.time_ms,
-        At::Time(ms) => ms,
-    };
-    let shared =
-        stream_history::fold(dependencies, &StreamId::Cluster, Until::Time(moment)).await?;
-    let positions = vec![
-        format!("{private} seq {}", own.seq),
-        format!("{} seq {}", StreamId::Cluster, shared.seq),
-    ];
+    private: &StreamId,
+    at: PastPosition,
+) -> Result<ObjectList, Status> {
+    let own = stream_history::fold(dependencies, private, at.until()).await?;
+    let moment_ms = own.time_ms;
+    let then = PastPosition::Time(moment_ms).until();
+    let shared = stream_history::fold(dependencies, &StreamId::Cluster, then).await?;
+    let positions = vec![position(private, &own), position(&StreamId::Cluster, &shared)];
     let mut objects = Objects::new();
     add_past(&mut objects, filter, &own);
     add_past(&mut objects, filter, &shared);
-    Ok((objects, positions))
+    Ok(ObjectList { objects, past: Some(PastMoment { positions, moment_ms, has_statuses: false }) })
 }
 
-async fn past_objects(
+/// Returns streams at a time. Statuses are added afterwards.
+async fn past_at_time(
     dependencies: &OperatorDependencies,
     filter: &Filter<'_>,
-    streams: impl Iterator<Item = StreamId>,
-    until: Until,
-) -> Result<(Objects, Vec<String>), Status> {
-    let mut objects = Objects::new();
-    let mut positions = Vec::new();
+    streams: &[StreamId],
+    moment_ms: i64,
+) -> Result<ObjectList, Status> {
+    let (mut objects, mut positions) = (Objects::new(), Vec::new());
+    let mut is_before_all = true;
     for stream in streams {
-        let past = stream_history::fold(dependencies, &stream, until).await?;
-        positions.push(format!("{stream} seq {}", past.seq));
+        let past = stream_history::fold_at_time(dependencies, stream, moment_ms).await?;
+        is_before_all &= past.seq.0 == 0;
+        positions.push(position(stream, &past));
         add_past(&mut objects, filter, &past);
     }
-    Ok((objects, positions))
+    if is_before_all {
+        return Err(stream_history::outside(dependencies, streams, moment_ms).await?);
+    }
+    Ok(ObjectList { objects, past: Some(PastMoment { positions, moment_ms, has_statuses: true }) })
+}
+
+fn position(stream: &StreamId, past: &PastState) -> String {
+    format!("{stream} seq {}", past.seq)
 }
 
 fn add_past(objects: &mut Objects, filter: &Filter<'_>, past: &PastState) {
@@ -345,49 +350,4 @@ async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result
 /// Parses an object's JSON, which the source has checked.
 fn value(object: &[u8]) -> Value {
     serde_json::from_slice(object).unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_position_is_a_seq_or_a_time() {
-        assert_eq!(At::parse("").expect("none"), None);
-        assert_eq!(At::parse("12").expect("a seq"), Some(At::Seq(Seq(12))));
-        let time = At::parse("1970-01-01T00:00:01.5Z").expect("a time");
-        assert_eq!(time, Some(At::Time(1500)));
-        let error = At::parse("yesterday").expect_err("neither");
-        assert!(error.message().contains("yesterday"), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn a_position_that_is_written_is_read_as_the_same(seq in any::<u64>(), ms in 0..1_i64 << 45) {
-            prop_assert_eq!(At::parse(&seq.to_string()).ok(), Some(Some(At::Seq(Seq(seq)))));
-            let time = Timestamp::from_millisecond(ms).expect("within what has a date");
-            prop_assert_eq!(At::parse(&time.to_string()).ok(), Some(Some(At::Time(ms))));
-        }
-
-        #[test]
-        fn any_text_is_a_position_or_is_named(
-            text in prop_oneof![
-                "[-+]?[0-9]{1,24}",
-                "[-+]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,12})?)?(Z|[+-][0-9]{2}(:[0-9]{2})?|\\[[A-Za-z/]{1,8}\\])?",
-                any::<String>(),
-            ],
-        ) {
-            match At::parse(&text) {
-                Ok(None) => prop_assert!(text.is_empty()),
-                Ok(Some(_)) => {}
-                Err(status) => {
-                    prop_assert_eq!(status.code(), tonic::Code::InvalidArgument);
-                    let message = status.message();
-                    prop_assert!(message.contains(&format!("{text:?}")), "{}", message);
-                }
-            }
-        }
-    }
 }

@@ -1,8 +1,10 @@
 //! Positions and lag of every node, from its hub and from the edge itself.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use alphanumeric_sort::compare_str;
 use headwater_edge::EdgeStatus;
 use headwater_event::{Checkpoint, NodeName, NodeProgress, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
@@ -87,15 +89,19 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         }
         // The private stream comes first, because people look for it most.
         status.streams.sort_by_key(|stream| !stream.stream.starts_with("node/"));
+        if status.connected && status.last_contact_ms == 0 {
+            // Nothing recorded a contact yet, but the connection is one.
+            status.last_contact_ms = now_ms;
+        }
         status.state = state_of(&status, failed).to_owned();
         nodes.push(status);
     }
-    // The worst first: nodes in trouble, then nodes that are away, then the greatest lag.
+    // The worst first: nodes in trouble, then nodes that are away, then the greatest lag; among equal
+    // ones node-2 before node-10.
+    nodes.sort_by(|a, b| compare_str(&a.name, &b.name));
     nodes.sort_by_cached_key(|node| {
         let lag = node.streams.iter().filter_map(|stream| stream.lag_events).max();
-        let worst_first = (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag));
-        // Then node-2 before node-10.
-        (worst_first, node.name.len(), node.name.clone())
+        (node.trouble.is_empty(), node.connected, Reverse(lag))
     });
     let log_id = match tail(dependencies, &StreamId::Cluster) {
         Some(tail) => tail.log_id,
@@ -261,10 +267,16 @@ fn measure_lag(dependencies: &OperatorDependencies, status: &mut StreamStatus, n
     if let Some(hub) = &dependencies.hub
         && let Ok(behind) = hub.lag(&stream, Seq(status.applied))
     {
-        let ms = behind.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms).max(0));
-        let ms = u32::try_from(ms).unwrap_or(u32::MAX);
-        status.lag_seconds = Some(f64::from(ms) / 1000.0);
+        status.lag_seconds = lag_seconds(behind.since_ms, now_ms);
     }
+}
+
+/// How long ago the first event that lacks was appended; `None`: its time is unknown, and a lag since
+/// 1970 would mislead. Without such an event there is no lag.
+fn lag_seconds(since_ms: Option<i64>, now_ms: i64) -> Option<f64> {
+    let Some(since_ms) = since_ms else { return Some(0.0) };
+    let ms = (since_ms > 0).then(|| now_ms.saturating_sub(since_ms).max(0))?;
+    Some(f64::from(u32::try_from(ms).unwrap_or(u32::MAX)) / 1000.0)
 }
 
 /// The end of a stream.
@@ -325,6 +337,14 @@ mod tests {
         status.sent = Some(0);
         raise(&mut status, Some(of_log(2)), Seq(6));
         assert_eq!(status.sent, Some(0));
+    }
+
+    #[test]
+    fn a_lag_counts_from_the_time_of_an_event_and_not_from_1970() {
+        assert_eq!(lag_seconds(None, 9_000), Some(0.0));
+        assert_eq!(lag_seconds(Some(7_500), 9_000), Some(1.5));
+        assert_eq!(lag_seconds(Some(9_500), 9_000), Some(0.0), "clocks differ");
+        assert_eq!(lag_seconds(Some(0), 9_000), None);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn watch(
     }
     // The subscription starts before the first read, so that no change is lost.
     let trigger = ChangeTrigger::of(&dependencies, &request)?;
-    let (first, _) = find(&dependencies, &request).await?;
+    let first = find(&dependencies, &request).await?.objects;
     let shown = ReaderState { objects: Objects::new(), show_secrets: request.show_secrets };
     let (events, receiver) = mpsc::channel(WAITING_MAX);
     tokio::spawn(Watch { dependencies, request, trigger, shown, events }.run(first));
@@ -125,7 +125,7 @@ impl Watch {
         let (filter, now_ms) = (filter(&self.request), (self.dependencies.wall_clock)());
         match look {
             Look::Everywhere => {
-                let (now, _) = find(&self.dependencies, &self.request).await?;
+                let now = find(&self.dependencies, &self.request).await?.objects;
                 Ok(self.shown.all(now, |_| true))
             }
             Look::At(keys) => {

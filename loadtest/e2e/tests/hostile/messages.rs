@@ -198,8 +198,12 @@ async fn of_the_operator(operator: &mut OperatorClient<Channel>, chance: &mut Ch
     };
     listen(in_time(operator.get(get.clone())).await, &short(&get)).await;
     listen(in_time(operator.watch(get.clone())).await, &short(&get)).await;
-    let state =
-        asked::StateRequest { stream: text(chance), seq: number(chance), show_secrets: false };
+    let state = asked::StateRequest {
+        stream: text(chance),
+        seq: number(chance),
+        show_secrets: false,
+        at: text(chance),
+    };
     answered(in_time(operator.state(state.clone())).await, &short(&state));
     let history = asked::HistoryRequest {
         stream: text(chance),
@@ -207,6 +211,7 @@ async fn of_the_operator(operator: &mut OperatorClient<Channel>, chance: &mut Ch
         to: number(chance),
         follow: chance.below(2) == 0,
         show_secrets: true,
+        tail: number(chance),
     };
     listen(in_time(operator.history(history.clone())).await, &short(&history)).await;
     let verify = asked::VerifyRequest { node: text(chance) };
@@ -232,6 +237,7 @@ async fn of_the_operator(operator: &mut OperatorClient<Channel>, chance: &mut Ch
         namespace: text(chance),
         name: text(chance),
         events_max: u32::try_from(number(chance)).unwrap_or(u32::MAX),
+        node: text(chance),
     };
     answered(in_time(operator.story(story.clone())).await, &short(&story));
     answered(in_time(operator.status(asked::StatusRequest {})).await, "status");

@@ -21,6 +21,7 @@ use self::field_writer::FieldWriter;
 use super::get;
 use crate::args::Describe;
 use crate::exit::{CommandResult, Failure, Outcome};
+use crate::moment::Moment;
 use crate::object_selection::parse_selections;
 use crate::render;
 use crate::selector::Selector;
@@ -37,19 +38,22 @@ pub(super) async fn run(args: Describe) -> CommandResult {
     let (mut missing, mut first) = (Vec::new(), true);
     for selection in &selections {
         let mut objects = Vec::new();
-        let mut add = |object| {
+        let mut add = |object, moment| {
             if selector.matches(&object) {
-                objects.push(object);
+                objects.push((object, moment));
             }
         };
         get::fetch(&mut operator, selection, &args.scope, &mut missing, &mut add).await?;
-        for object in objects {
+        if selection.names.is_empty() {
+            objects.sort_by(|(a, _), (b, _)| get::by_name(a, b));
+        }
+        for (object, moment) in objects {
             if !std::mem::take(&mut first) {
                 write!(stdout, "\n\n")?;
             }
             let description =
                 Description::ask(&mut operator, &args, selection.object_type, object).await?;
-            stdout.write_all(description.text(Timestamp::now()).as_bytes())?;
+            stdout.write_all(description.text(moment).as_bytes())?;
         }
     }
     if !missing.is_empty() {
@@ -92,6 +96,7 @@ impl Description {
                 namespace,
                 name: name.clone(),
                 events_max: EVENTS_SHOWN_MAX,
+                node: args.scope.node.clone().unwrap_or_default(),
             };
             operator.story(request).await?.into_inner()
         };
@@ -117,19 +122,20 @@ impl Description {
                     }
                 }
             }
+            pods.sort_by(get::by_name);
         }
         Ok(Self { object_type, object, history: story, node, pods })
     }
 
-    fn text(&self, now: Timestamp) -> String {
+    fn text(&self, moment: Moment) -> String {
         let mut writer = FieldWriter::default();
-        head(&mut writer, self.object_type, &self.object, now);
+        head(&mut writer, self.object_type, &self.object, moment.time);
         match self.object_type.name {
-            "pod" => pod::write(&mut writer, self, now),
-            "node" => node::write(&mut writer, self, now),
+            "pod" => pod::write(&mut writer, self, moment),
+            "node" => node::write(&mut writer, self, moment),
             _ => other(&mut writer, self),
         }
-        history::write(&mut writer, self, now);
+        history::write(&mut writer, self, moment.time);
         writer.text()
     }
 }

@@ -8,6 +8,7 @@ use headwater_proto::operator::{StateRequest, StateResponse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use similar::TextDiff;
+use tonic::{Code, Status};
 
 use crate::args::{Diff, DiffOutput};
 use crate::exit::{CommandResult, Outcome};
@@ -31,16 +32,19 @@ struct Line<'a> {
 
 pub(super) async fn run(args: Diff) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
-    let mut state = async |seq| {
-        let request =
-            StateRequest { stream: args.stream.clone(), seq, show_secrets: args.show_secrets };
+    let mut state = async |at: &str| {
+        let request = StateRequest {
+            stream: args.stream.clone(),
+            show_secrets: args.show_secrets,
+            at: at.to_owned(),
+            ..StateRequest::default()
+        };
         operator.state(request).await.map(tonic::Response::into_inner)
     };
-    // A stream is empty before its first event, but for the server 0 is the newest seq.
-    let from = state(args.from).await?;
-    let from = if args.from == 0 { StateResponse::default() } else { from };
-    let to = state(args.to.unwrap_or_default()).await?;
-    let to = if args.to == Some(0) { StateResponse::default() } else { to };
+    let from = state(&args.from).await.map_err(|status| named("--from", status))?;
+    // Without a position, the newest state.
+    let to = state(args.to.as_deref().unwrap_or_default()).await;
+    let to = to.map_err(|status| named("--to", status))?;
     let mut stdout = std::io::stdout().lock();
     let mut found = false;
     for (key, before, after) in changes(&texts(&from)?, &texts(&to)?) {
@@ -60,6 +64,14 @@ pub(super) async fn run(args: Diff) -> CommandResult {
         write!(stdout, "{unified}")?;
     }
     Ok(if found { Outcome::Found } else { Outcome::Done })
+}
+
+/// Names the flag whose value is malformed.
+fn named(flag: &str, status: Status) -> Status {
+    match status.code() {
+        Code::InvalidArgument => Status::invalid_argument(format!("{flag} {}", status.message())),
+        _ => status,
+    }
 }
 
 fn json_line(

@@ -8,6 +8,7 @@ mod summary;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use alphanumeric_sort::compare_str;
 use headwater_proto::operator::{NodeStatus, StatusRequest, StatusResponse};
 use jiff::Timestamp;
 
@@ -18,6 +19,7 @@ pub(super) use self::screen::{since, table};
 use crate::args::{Sort, Status, StatusOutput};
 use crate::exit::{CommandResult, Failure, Outcome};
 use headwater_operator::client;
+use headwater_operator::nearest::did_you_mean;
 
 /// Clears the terminal and goes to its first line: before the first print.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -80,7 +82,9 @@ fn choose(status: &mut StatusResponse, names: &[String]) -> Result<(), Failure> 
     }
     let is_there = |name: &&String| status.nodes.iter().any(|node| node.name == **name);
     if let Some(name) = names.iter().find(|name| !is_there(name)) {
-        return Err(Failure::not_found("nodes", name));
+        let known = status.nodes.iter().map(|node| node.name.as_str());
+        let meant = did_you_mean(name, known);
+        return Err(Failure::NotFound(vec![format!("nodes {name:?} not found{meant}")]));
     }
     status.nodes.retain(|node| names.contains(&node.name));
     Ok(())
@@ -92,7 +96,7 @@ fn sort(nodes: &mut [NodeStatus], by: Sort) {
     match by {
         Sort::Worst => {}
         // node-2 before node-10.
-        Sort::Name => nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name))),
+        Sort::Name => nodes.sort_by(|a, b| compare_str(&a.name, &b.name)),
         Sort::Lag => nodes.sort_by_key(|node| Reverse(lag_events(node))),
         Sort::Outbox => nodes.sort_by_key(|node| Reverse(node.outbox_depth)),
         Sort::Contact => nodes.sort_by_key(|node| node.last_contact_ms),

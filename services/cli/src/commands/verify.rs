@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use alphanumeric_sort::compare_str;
 use headwater_operator::client;
 use headwater_proto::operator::{Verdict, VerifyRequest};
 use serde::Serialize;
@@ -31,7 +32,9 @@ struct Line<'a> {
 pub(super) async fn run(args: Verify) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
     let request = VerifyRequest { node: args.node.clone().unwrap_or_default() };
-    let verdicts = operator.verify(request).await?.into_inner().verdicts;
+    let mut verdicts = operator.verify(request).await?.into_inner().verdicts;
+    // node-2 before node-10; the streams of a node stay in order.
+    verdicts.sort_by(|a, b| compare_str(&a.node, &b.node));
     if verdicts.is_empty() {
         return Err(match args.node {
             Some(node) => Failure::not_found("nodes", &node),

@@ -4,7 +4,11 @@ use headwater_operator::pod_status;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::moment::Moment;
 use crate::render;
+
+/// The text of a value that is not known at the moment that is shown.
+pub(crate) const UNKNOWN: &str = "<unknown>";
 
 /// The header of a type's table.
 pub(crate) fn header(kind: &str, wide: bool) -> Vec<&'static str> {
@@ -29,14 +33,16 @@ pub(crate) fn header(kind: &str, wide: bool) -> Vec<&'static str> {
     columns
 }
 
-/// The cells of one object.
-pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> Vec<String> {
+/// The cells of one object at a moment.
+pub(crate) fn cells(kind: &str, object: &Value, wide: bool, moment: Moment) -> Vec<String> {
+    let now = moment.time;
     let name = text(object, "/metadata/name");
     let age = render::object_age(object, now);
     let mut cells = match kind {
         "pod" => {
             let (ready, all) = ready_containers(object);
-            vec![name, format!("{ready}/{all}"), pod_status(object), restarts(object, now), age]
+            let ready = known(moment, || format!("{ready}/{all}"));
+            vec![name, ready, status(object, moment), known(moment, || restarts(object, now)), age]
         }
         "node" => vec![
             name,
@@ -79,7 +85,7 @@ pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> V
         let none = "<none>";
         match kind {
             "pod" => cells.extend([
-                text_or(object, "/status/podIP", none),
+                known(moment, || text_or(object, "/status/podIP", none)),
                 text_or(object, "/spec/nodeName", none),
             ]),
             "node" => cells.extend([
@@ -92,6 +98,17 @@ pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> V
         }
     }
     cells
+}
+
+/// A value from the status, if it is known at this moment.
+pub(crate) fn known(moment: Moment, value: impl FnOnce() -> String) -> String {
+    if moment.has_statuses { value() } else { UNKNOWN.to_owned() }
+}
+
+/// The STATUS of a pod. Its deletion is known without a status.
+pub(crate) fn status(pod: &Value, moment: Moment) -> String {
+    let is_deleted = pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
+    if is_deleted { pod_status(pod) } else { known(moment, || pod_status(pod)) }
 }
 
 pub(crate) fn ready_containers(pod: &Value) -> (usize, usize) {
@@ -228,7 +245,8 @@ mod tests {
             "serviceaccount",
         ] {
             for wide in [false, true] {
-                let row = cells(kind, &pod(json!({})), wide, Timestamp::UNIX_EPOCH);
+                let moment = Moment::present(Timestamp::UNIX_EPOCH);
+                let row = cells(kind, &pod(json!({})), wide, moment);
                 assert_eq!(row.len(), header(kind, wide).len(), "{kind} wide={wide}");
             }
         }
@@ -238,7 +256,20 @@ mod tests {
     fn a_pod_row_counts_ready_containers_and_restarts() {
         let status = json!({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [
             {"ready": true, "restartCount": 2}, {"ready": false, "restartCount": 1}]});
-        let row = cells("pod", &pod(status), true, Timestamp::UNIX_EPOCH);
+        let row = cells("pod", &pod(status), true, Moment::present(Timestamp::UNIX_EPOCH));
         assert_eq!(row, ["web", "1/2", "Running", "3", "<unknown>", "127.0.0.1", "node-1"]);
+    }
+
+    #[test]
+    fn the_past_has_the_ages_of_the_past_and_no_status_that_it_does_not_know() {
+        let mut old = pod(json!({}));
+        old["metadata"]["creationTimestamp"] = "1970-01-01T00:00:00Z".into();
+        let time = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(60);
+        let moment = Moment { time, has_statuses: false };
+        let unknown = "<unknown>";
+        let row = cells("pod", &old, true, moment);
+        assert_eq!(row, ["web", unknown, unknown, unknown, "60s", unknown, "node-1"]);
+        old["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
+        assert_eq!(cells("pod", &old, false, moment)[2], "Terminating");
     }
 }

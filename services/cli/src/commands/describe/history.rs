@@ -10,21 +10,30 @@ use crate::table::Table;
 
 pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Timestamp) {
     let story = &description.history;
-    if story.stream.is_empty() {
+    if story.streams.is_empty() {
         return;
     }
-    let mut events = Table::new(["SEQ", "TIME", "KIND", "EPOCH", "KEY", "CHANGED"]);
-    for event in &story.events {
-        events.row([
-            event.seq.to_string(),
-            render::time(event.time_ms),
-            event.kind.clone(),
-            event.writer_epoch.to_string(),
-            event.key.clone(),
-            event.change.clone(),
-        ]);
+    for stream in &story.streams {
+        let mut events = Table::new(["SEQ", "TIME", "KIND", "EPOCH", "KEY", "CHANGED"]);
+        for event in &stream.events {
+            events.row([
+                event.seq.to_string(),
+                render::time(event.time_ms),
+                event.kind.clone(),
+                event.writer_epoch.to_string(),
+                event.key.clone(),
+                event.change.clone(),
+            ]);
+        }
+        writer.table(&titled("Events in", &stream.stream, stream.earlier_events), &events);
     }
-    writer.table(&titled("Events in", &story.stream, story.earlier_events), &events);
+    match story.more_streams {
+        0 => {}
+        1 => writer.field("More", "1 more stream has it: name its node with --node"),
+        more => {
+            writer.field("More", format!("{more} more streams have it: name a node with --node"));
+        }
+    }
     if description.object_type.name == "pod" {
         let mut reports = Table::new(["TIME", "NODE", "BOOT", "SEQ", "STATUS"]);
         for report in &story.reports {

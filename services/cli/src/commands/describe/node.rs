@@ -1,15 +1,15 @@
 //! A node: its state, its positions, its pods.
 
-use jiff::Timestamp;
-
 use super::super::status::since;
 use super::Description;
 use super::field_writer::FieldWriter;
+use crate::moment::Moment;
 use crate::render::bytes;
 use crate::table::Table;
 use crate::table::columns::{cells, header, list, node_roles, node_status, pairs, text_or};
 
-pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Timestamp) {
+pub(super) fn write(writer: &mut FieldWriter, description: &Description, moment: Moment) {
+    let now = moment.time;
     let node = &description.object;
     writer.field("Roles", node_roles(node));
     writer.field("Status", node_status(node));
@@ -83,7 +83,7 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
     columns.insert(0, "NAMESPACE");
     let mut pods = Table::new(columns);
     for pod in &description.pods {
-        let mut row = cells("pod", pod, false, now);
+        let mut row = cells("pod", pod, false, moment);
         row.insert(0, text_or(pod, "/metadata/namespace", "default"));
         pods.row(row);
     }

@@ -1,25 +1,31 @@
 //! A pod: its node, its containers, and the causes of its waiting.
 
-use headwater_operator::pod_status;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Description;
 use super::field_writer::FieldWriter;
+use crate::moment::Moment;
 use crate::table::Table;
-use crate::table::columns::{list, ready_containers, text_or};
+use crate::table::columns::{UNKNOWN, known, list, ready_containers, status, text_or};
 
-pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Timestamp) {
+pub(super) fn write(writer: &mut FieldWriter, description: &Description, moment: Moment) {
     let pod = &description.object;
     writer.field("Node", node(description));
     writer.field_if("Start Time", text_or(pod, "/status/startTime", ""));
     let (ready, all) = ready_containers(pod);
-    writer.field("Status", format!("{}, {ready} of {all} ready", pod_status(pod)));
+    let status = status(pod, moment);
+    writer.field(
+        "Status",
+        if moment.has_statuses { format!("{status}, {ready} of {all} ready") } else { status },
+    );
     writer.field_if("Reason", text_or(pod, "/status/reason", ""));
     writer.field_if("Message", text_or(pod, "/status/message", ""));
     writer.field_if("Deleted At", text_or(pod, "/metadata/deletionTimestamp", ""));
-    writer.field("IP", text_or(pod, "/status/podIP", "<none>"));
-    writer.lines("Waits For", waits(description, now));
+    writer.field("IP", known(moment, || text_or(pod, "/status/podIP", "<none>")));
+    if moment.has_statuses {
+        writer.lines("Waits For", waits(description, moment.time));
+    }
     let ignored: Vec<String> = ignored_fields(pod).lines().map(str::to_owned).collect();
     if !ignored.is_empty() {
         writer.lines("Ignored Fields", ignored);
@@ -35,7 +41,7 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
         writer.part(title, |writer| {
             for container in containers {
                 let status = statuses.iter().find(|status| status["name"] == container["name"]);
-                self::container(writer, container, status.unwrap_or(&Value::Null));
+                self::container(writer, container, status.unwrap_or(&Value::Null), moment);
             }
         });
     }
@@ -67,12 +73,12 @@ fn node(description: &Description) -> String {
 /// The fields of the spec that the pod's runtime does not honour, a reason a line.
 fn ignored_fields(pod: &Value) -> &str {
     let conditions = list(pod, "/status/conditions").iter();
-    let mut honoured = conditions.filter(|condition| condition["type"] == "SpecHonoured");
+    let mut honoured = conditions.filter(|condition| condition["type"] == "headwater/SpecHonoured");
     let condition = honoured.find(|condition| condition["status"] == "False");
     condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
 }
 
-fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
+fn container(writer: &mut FieldWriter, spec: &Value, status: &Value, moment: Moment) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let words = |field: &str| {
         let words: Vec<String> = spec[field].as_array().into_iter().flatten().map(text).collect();
@@ -82,12 +88,17 @@ fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
         writer.field("Image", image(spec, status));
         writer.field_if("Command", words("command"));
         writer.field_if("Args", words("args"));
-        state(writer, "State", &status["state"]);
+        match moment.has_statuses {
+            true => state(writer, "State", &status["state"]),
+            false => writer.field("State", UNKNOWN),
+        }
         if status["lastState"].as_object().is_some_and(|last| !last.is_empty()) {
             state(writer, "Last State", &status["lastState"]);
         }
-        writer.field("Ready", if status["ready"] == true { "True" } else { "False" });
-        writer.field("Restart Count", status["restartCount"].as_i64().unwrap_or(0).to_string());
+        let ready = if status["ready"] == true { "True" } else { "False" };
+        writer.field("Ready", known(moment, || ready.to_owned()));
+        let restarts = status["restartCount"].as_i64().unwrap_or(0);
+        writer.field("Restart Count", known(moment, || restarts.to_string()));
         for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
             let kinds = spec[probe].as_object().into_iter().flatten();
             let kind = kinds

@@ -1,9 +1,26 @@
 //! Descriptions, compared as text.
 
-use headwater_proto::operator::{StoryEvent, StoryReference, StoryReport};
+use headwater_proto::operator::{StoryEvent, StoryReference, StoryReport, StoryStream};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+
+fn stream(name: &str, earlier_events: u64) -> StoryStream {
+    let event = StoryEvent {
+        seq: 4,
+        time_ms: 0,
+        kind: "PodApplied".to_owned(),
+        writer_epoch: 1,
+        key: "shop/pod/web".to_owned(),
+        change: "created".to_owned(),
+    };
+    StoryStream { stream: name.to_owned(), events: vec![event], earlier_events }
+}
+
+fn at(seconds: i64) -> Moment {
+    Moment::present(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(seconds))
+}
 
 fn description() -> Description {
     Description {
@@ -23,15 +40,7 @@ fn description() -> Description {
                     "finishedAt": "1970-01-01T00:00:00Z"}}}]},
         }),
         history: StoryResponse {
-            stream: "node/node-1".to_owned(),
-            events: vec![StoryEvent {
-                seq: 4,
-                time_ms: 0,
-                kind: "PodApplied".to_owned(),
-                writer_epoch: 1,
-                key: "shop/pod/web".to_owned(),
-                change: "created".to_owned(),
-            }],
+            streams: vec![stream("node/node-1", 2)],
             reports: vec![StoryReport {
                 time_ms: 0,
                 node: "node-1".to_owned(),
@@ -44,7 +53,6 @@ fn description() -> Description {
                 required: true,
                 present: false,
             }],
-            earlier_events: 2,
             ..StoryResponse::default()
         },
         node: Some(NodeStatus {
@@ -60,7 +68,7 @@ fn description() -> Description {
 #[test]
 fn an_image_that_does_not_run_yet_needs_a_restart() {
     let mut description = description();
-    let of = |description: &Description| description.text(Timestamp::UNIX_EPOCH);
+    let of = |description: &Description| description.text(at(0));
     let status = &mut description.object["status"]["containerStatuses"][0];
     status["image"] = json!("nginx:1");
     assert!(!of(&description).contains("restart:"), "the next run has the image of the spec");
@@ -72,7 +80,7 @@ fn an_image_that_does_not_run_yet_needs_a_restart() {
 
 #[test]
 fn the_description_of_a_pod_has_its_history() {
-    let text = description().text(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(10));
+    let text = description().text(at(10));
     for expected in [
         "Name:             web\n",
         "Labels:           app=web\n                  tier=front\n",
@@ -97,12 +105,12 @@ fn the_description_of_a_pod_has_its_history() {
 #[test]
 fn the_description_of_a_pod_names_the_fields_that_its_runtime_ignores() {
     let mut description = description();
-    assert!(!description.text(Timestamp::UNIX_EPOCH).contains("Ignored Fields"));
+    assert!(!description.text(at(0)).contains("Ignored Fields"));
     description.object["status"]["conditions"] = json!([{
-        "type": "SpecHonoured", "status": "False", "reason": "FieldsIgnored",
+        "type": "headwater/SpecHonoured", "status": "False", "reason": "FieldsIgnored",
         "message": "spec.priority: pods are not ranked\nspec.comand: unknown to this version",
     }]);
-    let text = description.text(Timestamp::UNIX_EPOCH);
+    let text = description.text(at(0));
     let expected = "Ignored Fields:   spec.priority: pods are not ranked\n                  \
                     spec.comand: unknown to this version\n";
     assert!(text.contains(expected), "{text}");
@@ -113,7 +121,7 @@ fn nothing_in_an_object_rules_the_terminal() {
     let mut description = description();
     description.object["metadata"]["labels"]["app"] = json!("\u{1b}[2J");
     description.object["spec"]["containers"][0]["name"] = json!("main\n\u{1b}[0m");
-    let text = description.text(Timestamp::UNIX_EPOCH);
+    let text = description.text(at(0));
     assert!(!text.contains('\u{1b}'), "{text}");
 }
 
@@ -122,7 +130,7 @@ fn the_description_of_a_node_has_its_state() {
     let mut description = description();
     description.object_type = ObjectType::named("node").expect("a type");
     description.pods = vec![description.object.clone()];
-    let text = description.text(Timestamp::UNIX_EPOCH);
+    let text = description.text(at(0));
     for expected in [
         "Link:             away, last contact ",
         "Identity:         incarnation 0",
@@ -139,9 +147,43 @@ fn another_object_is_printed_unchanged() {
     description.object =
         json!({"metadata": {"name": "conf", "namespace": "shop"}, "data": {"a": "b"}});
     description.history.used_by = vec!["shop/web".to_owned()];
-    let text = description.text(Timestamp::UNIX_EPOCH);
+    let text = description.text(at(0));
     assert!(
         text.contains("data:\n  a: b\n") && text.contains("Used By:          pod/shop/web"),
         "{text}"
     );
+}
+
+#[test]
+fn every_stream_that_has_the_object_is_shown() {
+    let mut description = description();
+    description.object_type = ObjectType::named("cm").expect("a type");
+    description.history.streams = vec![stream("node/node-1", 0), stream("node/node-2", 3)];
+    description.history.more_streams = 5;
+    let text = description.text(at(0));
+    for expected in [
+        "Events in node/node-1:\n",
+        "Events in node/node-2 (3 earlier ones are not shown):\n",
+        "5 more streams have it: name a node with --node\n",
+    ] {
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_past_pod_without_a_status_has_unknown_values() {
+    let mut description = description();
+    description.object.as_object_mut().expect("a pod").remove("status");
+    (description.history, description.node) = (StoryResponse::default(), None);
+    let text = description.text(Moment { has_statuses: false, ..at(0) });
+    for expected in [
+        "Status:           <unknown>\n",
+        "IP:               <unknown>\n",
+        "    State:        <unknown>\n",
+        "    Ready:        <unknown>\n",
+        "    Restart Count:<unknown>\n",
+    ] {
+        assert!(text.replace("Count: <", "Count:<").contains(expected), "{expected:?} in\n{text}");
+    }
+    assert!(!text.contains("Waits For"), "{text}");
 }

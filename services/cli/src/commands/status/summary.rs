@@ -1,5 +1,6 @@
 //! The summary of the fleet, above the nodes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use headwater_proto::operator::{DiskStatus, NodeStatus, StatusResponse};
@@ -130,8 +131,9 @@ fn write_disks(f: &mut impl fmt::Write, nodes: &[NodeStatus]) -> fmt::Result {
     };
     let mut nodes: Vec<&NodeStatus> = nodes.iter().filter(|node| not_well(node)).collect();
     let disk = |node: &NodeStatus| node.disk.clone().unwrap_or_default();
-    nodes.sort_by_key(|node| disk(node).state);
-    for alike in nodes.chunk_by(|a, b| disk(a).state == disk(b).state) {
+    let line = |node: &NodeStatus| (disk(node).state, disk(node).advice);
+    nodes.sort_by_cached_key(|node| line(node));
+    for alike in nodes.chunk_by(|a, b| line(a) == line(b)) {
         let names: Vec<&str> = alike.iter().map(|node| node.name.as_str()).collect();
         let DiskStatus { state, advice, .. } = disk(alike[0]);
         writeln!(f, "disk     {state}: {}: {}", some_of(&names), plain(&advice))?;
@@ -139,16 +141,31 @@ fn write_disks(f: &mut impl fmt::Write, nodes: &[NodeStatus]) -> fmt::Result {
     Ok(())
 }
 
+/// Whether the line of its disk has the trouble of a node.
+fn is_of_disk(node: &NodeStatus) -> bool {
+    let Some(disk) = &node.disk else { return false };
+    match disk.state.as_str() {
+        "full" => node.state == "disk: full",
+        "failed" => disk.advice.starts_with(&node.trouble),
+        _ => false,
+    }
+}
+
 fn write_troubles(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Result {
-    let of_nodes = status.nodes.iter().filter(|node| !node.trouble.is_empty());
+    let of_nodes = status.nodes.iter().filter(|node| !node.trouble.is_empty() && !is_of_disk(node));
     let of_nodes = of_nodes.map(|node| format!("{}: {}", node.name, node.trouble));
-    let troubles: Vec<String> = status.troubles.iter().cloned().chain(of_nodes).collect();
+    let mut seen = BTreeSet::new();
+    let all = status.troubles.iter().cloned().chain(of_nodes);
+    let troubles: Vec<String> = all.filter(|trouble| seen.insert(trouble.clone())).collect();
     for trouble in troubles.iter().take(TROUBLES_SHOWN_MAX) {
         writeln!(f, "trouble  {}", plain(trouble))?;
     }
     match troubles.len().saturating_sub(TROUBLES_SHOWN_MAX) {
         0 => Ok(()),
-        more => writeln!(f, "         ... and {more} more troubles (see -o json)"),
+        more => {
+            let more = counted(more as u64, "more trouble");
+            writeln!(f, "         ... and {more} (see -o json)")
+        }
     }
 }
 
@@ -234,11 +251,35 @@ mod tests {
             "log      no writer yet\n",
             "disk     full: b: make room\n",
             "trouble  trouble 0\n",
-            "... and 2 more troubles",
+            "... and 1 more trouble ",
             "note     pods share",
         ] {
             assert!(text.contains(expected), "{expected:?} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn one_trouble_takes_one_line() {
+        let failed = |name: &str| {
+            let mut node = node(name, "failed", 0);
+            node.trouble = "the State database failed".to_owned();
+            node
+        };
+        let mut with_disk = failed("a");
+        with_disk.disk = Some(DiskStatus {
+            state: "failed".to_owned(),
+            advice: "the State database failed; the node retries until it succeeds".to_owned(),
+            ..DiskStatus::default()
+        });
+        let status = StatusResponse {
+            nodes: vec![with_disk, failed("b")],
+            troubles: vec!["b: the State database failed".to_owned(); 2],
+            ..StatusResponse::default()
+        };
+        let text = text(&status);
+        assert_eq!(text.matches("the State database failed").count(), 2, "{text}");
+        assert!(text.contains("disk     failed: a: "), "{text}");
+        assert!(text.contains("trouble  b: the State database failed\n"), "{text}");
     }
 }
