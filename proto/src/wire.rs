@@ -8,6 +8,7 @@
 
 mod edge;
 mod edge_codec;
+mod frame;
 mod hub;
 mod packed;
 mod position;
@@ -17,6 +18,7 @@ mod report;
 mod tests;
 
 pub use edge_codec::{EdgeMessageDecoder, EdgeMessageEncoder, EdgeMessageError};
+pub use frame::HubFrame;
 
 use headwater_event::stream::StreamIdError;
 use headwater_event::{EntryKey, KeyError, NameError, NodeName, ResourceKey, StreamId};

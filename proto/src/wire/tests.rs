@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use uuid::Uuid;
 
-use super::{WireError, WireFault};
+use super::{HubFrame, WireError, WireFault};
 use crate::{log, replication as wire};
 
 fn stream() -> impl Strategy<Value = StreamId> {
@@ -246,6 +246,14 @@ proptest! {
         let sent = wire::HubMessage::from(message.clone()).encode_to_vec();
         let received = wire::HubMessage::decode(Bytes::from(sent)).expect("own encoding");
         prop_assert_eq!(HubMessage::try_from(received), Ok(message));
+    }
+
+    #[test]
+    fn a_push_that_is_encoded_once_is_the_same_message(push in push()) {
+        let encoded = HubFrame::Encoded(HubFrame::encode_push(&push));
+        let message = HubFrame::from(HubMessage::Push(push));
+        prop_assert_eq!(encoded.encoded_len(), message.encoded_len());
+        prop_assert_eq!(encoded.into_message(), message.into_message());
     }
 
     /// Valid bytes with one changed byte reach more code than random bytes.

@@ -19,6 +19,7 @@
 //! | `history_rows` | their tables and rows |
 //! | `patches` | each event as a patch |
 //! | `heads` | the ends of streams, in memory |
+//! | `shared_tails` | the pushes that the sessions of a shared stream send alike |
 //! | `source` | the fold as one session reads it |
 //! | `transfer` | deltas, snapshots and corrections, in parts |
 //! | `subscriptions` | which sessions wait for which stream |
@@ -29,6 +30,7 @@ mod history;
 mod history_rows;
 mod identities;
 mod patches;
+mod shared_tails;
 mod source;
 mod state;
 mod subscriptions;

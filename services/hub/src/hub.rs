@@ -23,12 +23,15 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_owner::spawn_owner;
+use headwater_proto::replication as wire;
+use headwater_proto::wire::HubFrame;
 use headwater_store::schema;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tonic::Status;
 use uuid::{Builder, Uuid};
 
 pub use config::{HubConfig, HubDependencies, HubError};
@@ -39,7 +42,7 @@ use crate::admission::{ReportLimiter, Sessions, TransferLimiter};
 use crate::fold::{DownstreamFollower, Fold, IdentityFollower};
 use crate::metrics::GaugeSource;
 use crate::requests::{FoldRequestHandler, RequestDispatcher};
-use crate::server::{IncomingMessage, OutgoingMessage, Peer, open_session, serve};
+use crate::server::{IncomingMessage, Peer, open_session, serve};
 use crate::session::SessionDependencies;
 use crate::upstream::{PositionAppender, UpstreamAppender, wipe_bases};
 
@@ -133,7 +136,7 @@ impl Hub {
             IdentityFollower { log: upstream, fold: fold.clone(), metrics: metrics.fold.clone() };
         let hub = Arc::new(SessionDependencies {
             name,
-            settings,
+            settings: Arc::new(settings),
             fold,
             upstream: appender,
             positions,
@@ -176,8 +179,12 @@ impl HubHandle {
     pub fn open_session(
         &self,
         messages: BoxStream<'static, IncomingMessage>,
-    ) -> BoxStream<'static, OutgoingMessage> {
-        open_session(&self.hub, messages, Peer::default()).boxed()
+    ) -> BoxStream<'static, Result<wire::HubMessage, Status>> {
+        let frames = open_session(&self.hub, messages, Peer::default());
+        let message = |frame: HubFrame| {
+            frame.into_message().map_err(|error| Status::internal(error.to_string()))
+        };
+        frames.map(move |frame| frame.and_then(message)).boxed()
     }
 
     /// The hub as other parts read it.

@@ -19,6 +19,8 @@ mod session;
 mod upstream;
 mod wire;
 
+use std::sync::Arc;
+
 use headwater_telemetry::Families;
 use prometheus::Registry;
 
@@ -34,7 +36,8 @@ pub(crate) use wire::{ConnectionLimit, WireMetrics};
 pub struct HubMetrics {
     pub(crate) handshakes: HandshakeMetrics,
     pub(crate) wire: WireMetrics,
-    pub(crate) sessions: SessionMetrics,
+    /// Shared by thousands of sessions.
+    pub(crate) sessions: Arc<SessionMetrics>,
     pub(crate) upstream: UpstreamMetrics,
     pub(crate) fold: FoldMetrics,
     pub(crate) gauges: HubGauges,
@@ -52,7 +55,7 @@ impl HubMetrics {
         Ok(Self {
             handshakes: HandshakeMetrics::new(&families)?,
             wire: WireMetrics::new(&families)?,
-            sessions: SessionMetrics::new(&families)?,
+            sessions: Arc::new(SessionMetrics::new(&families)?),
             upstream: UpstreamMetrics::new(&families)?,
             fold: FoldMetrics::new(&families)?,
             gauges,

@@ -6,6 +6,7 @@
 //!  hello deadline     none (loopback)     node of the peer
 //! ```
 
+mod endpoint;
 mod peer;
 mod service;
 mod socket;
@@ -14,13 +15,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use headwater_identity::{Acceptor, REFRESH_INTERVAL};
-use headwater_proto::replication::replication_server::ReplicationServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+use endpoint::ReplicationEndpoint;
 pub(crate) use peer::{Peer, not_trusted};
-use service::ReplicationService;
 pub(crate) use service::{IncomingMessage, OutgoingMessage, open_session};
 
 use crate::metrics::HandshakeMetrics;
@@ -46,9 +46,6 @@ pub(crate) async fn serve(
         metrics.handshakes.valid_until(tls.not_after());
     }
     let incoming = socket::incoming(listener, &limits, tls.clone(), &metrics);
-    let service = ReplicationServer::new(ReplicationService::new(hub))
-        .max_decoding_message_size(limits.receive_bytes_max)
-        .max_encoding_message_size(limits.send_bytes_max);
     let served = Server::builder()
         .http2_keepalive_interval(Some(limits.keepalive_interval))
         .http2_keepalive_timeout(Some(limits.keepalive_timeout))
@@ -59,7 +56,7 @@ pub(crate) async fn serve(
         // Sessions end in order at their age; this ends connections that outlive them.
         .max_connection_age(limits.age_max())
         .max_connection_age_grace(limits.connection_age_grace)
-        .add_service(service)
+        .add_service(ReplicationEndpoint::new(hub))
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
     tokio::select! {
         served = served => if let Err(error) = served {

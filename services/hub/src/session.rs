@@ -40,7 +40,6 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
 use headwater_identity::{Distrust, PeerTrust};
-use headwater_proto::replication as wire;
 use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
@@ -50,7 +49,7 @@ use tonic::Status;
 
 use crate::admission::{Dismissal, HUB_STOPS, TransferSlot};
 use crate::metrics::{EndReason, HelloOutcome};
-use crate::server::not_trusted;
+use crate::server::{OutgoingMessage, not_trusted};
 use crate::upstream::AppendOutcome;
 use counters::SessionCounters;
 pub(crate) use dependencies::SessionDependencies;
@@ -65,7 +64,7 @@ const REPORTS_LOST: &str = "the upstream log was created again: send the reports
 
 /// The messages to the edge. Boxed: the channel has room for dozens, and a hub has thousands of
 /// sessions.
-pub(crate) type Outbound = mpsc::Sender<Box<Result<wire::HubMessage, Status>>>;
+pub(crate) type Outbound = mpsc::Sender<Box<OutgoingMessage>>;
 
 /// A session of one edge.
 pub(crate) struct SessionTask {
@@ -214,8 +213,11 @@ impl SessionTask {
 
     /// Steps the session and carries its outputs out; breaks when the session ends.
     async fn step(&mut self, input: HubInput) -> ControlFlow<EndReason> {
+        let is_tick = matches!(input, HubInput::Tick(_));
         let mut inputs = VecDeque::from([input]);
-        if matches!(inputs[0], HubInput::Tick(_)) && !self.reports.has_room() {
+        if !is_tick {
+            self.position.moved();
+        } else if !self.reports.has_room() {
             inputs.push_front(HubInput::Unread);
         }
         while let Some(input) = inputs.pop_front() {
@@ -233,6 +235,7 @@ impl SessionTask {
                 match output {
                     HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
                     HubOutput::Send(message) => self.send(message).await?,
+                    HubOutput::Share(push) => self.share(&push).await?,
                     HubOutput::AppendReports(reports) => {
                         let wait = self.hub.reports.take(&self.node, &reports);
                         self.reports.add(&self.node, reports, Instant::now() + wait);

@@ -43,6 +43,7 @@ mod stream_sender;
 mod tail;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use headwater_event::{Identity, LogId, NodeName, StreamId};
 
@@ -53,6 +54,7 @@ use request_interest::RequestInterest;
 use send_window::SendWindow;
 pub use status::HubStreamStatus;
 use stream_sender::StreamSender;
+pub use tail::tail_push;
 
 use crate::message::{
     Ack, Divergence, EdgeMessage, Goodbye, HubHeartbeat, HubMessage, Refusal, RefusalCode,
@@ -64,7 +66,7 @@ use crate::source::{FoldStatus, Readiness, SourceError, StreamSource};
 
 /// The hub's end of one connection.
 pub struct HubSession {
-    settings: HubSettings,
+    settings: Arc<HubSettings>,
     node: NodeName,
     phase: Phase,
     /// The edge's number of this connection; zero before the hello.
@@ -108,9 +110,9 @@ enum Phase {
 
 impl HubSession {
     /// Creates the session of a connection whose certificate is for `node`.
-    pub fn new(settings: HubSettings, node: NodeName) -> Self {
+    pub fn new(settings: impl Into<Arc<HubSettings>>, node: NodeName) -> Self {
         Self {
-            settings,
+            settings: settings.into(),
             node,
             phase: Phase::AwaitingHello,
             connection: 0,
@@ -310,6 +312,10 @@ impl HubSession {
             self.senders
                 .entry(stream)
                 .or_insert_with_key(|stream| Box::new(StreamSender::new(stream.clone(), held)));
+        }
+        if self.hello_positions.is_empty() {
+            // An emptied map keeps its room: for eleven positions, more than a kilobyte.
+            self.hello_positions = BTreeMap::new();
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! | [`hub`] | the hub's end: chooses tail, delta or snapshot, keeps the window |
 //! | [`report_codec`] | the short form in which reports travel in a session |
 //! | [`comparison`] | the lookup of the hub's entries in an edge's summary |
+//! | [`shared_push`] | a push that several sessions send |
 //! | [`source`] | the interface through which a hub session reads the hub's fold |
 //! | [`memory_source`] | a fold in memory, for tests and simulation |
 //! | [`registry`] | the live session of each node, and the clones |
@@ -24,6 +25,7 @@ pub mod message;
 pub mod registry;
 pub mod report_codec;
 pub mod settings;
+pub mod shared_push;
 pub mod source;
 
 pub use comparison::Comparison;
@@ -31,10 +33,13 @@ pub use edge::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStreamStatus, PushFault,
     StreamStop,
 };
-pub use hub::{HubCloseReason, HubInput, HubOutput, HubSession, HubStreamStatus, Violation};
+pub use hub::{
+    HubCloseReason, HubInput, HubOutput, HubSession, HubStreamStatus, Violation, tail_push,
+};
 pub use memory_source::{FoldOrderError, MemorySource};
 pub use registry::{Admission, SessionId, SessionRegistry};
 pub use settings::{EdgeSettings, HubSettings};
+pub use shared_push::SharedPush;
 pub use source::{
     FoldStatus, Readiness, SourceError, StreamSource, TailEvent, TransferPart, TransferReader,
 };

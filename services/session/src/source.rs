@@ -4,6 +4,7 @@
 //! [`crate::HubInput::Advanced`].
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use headwater_event::{
     Checkpoint, Envelope, Identity, LogId, NodeName, ResourceKey, Seq, StateHash, StreamId,
@@ -12,6 +13,7 @@ use headwater_event::{
 
 use crate::comparison::Comparison;
 use crate::message::PushedChange;
+use crate::shared_push::SharedPush;
 
 /// The hub's fold of the downstream log.
 ///
@@ -71,6 +73,22 @@ pub trait StreamSource {
         to: Seq,
         bytes_max: u64,
     ) -> Result<Vec<TailEvent>, SourceError>;
+
+    /// The events behind `from` as one push that other sessions send too, at most `bytes_max`; a
+    /// single event may be larger. Callers pass `from` as to [`StreamSource::events`]. `None`: the
+    /// source shares no such push, and the session makes one of its own ([`crate::tail_push`]).
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    fn shared_tail(
+        &self,
+        _stream: &StreamId,
+        _from: Seq,
+        _status: &FoldStatus,
+        _bytes_max: u64,
+    ) -> Result<Option<Arc<SharedPush>>, SourceError> {
+        Ok(None)
+    }
 
     /// The latest change of each key that changed after `since`, removals included, up to the
     /// present position. Callers pass `since >= delta_from` of the [`FoldStatus`].

@@ -349,7 +349,7 @@ impl State {
                 Some(HubInput::Answered(Answer { id: request.id, outcome }))
             }
             HubOutput::Alive(_) | HubOutput::Progressed(_) => None,
-            HubOutput::Send(_) | HubOutput::Close(_) => None,
+            HubOutput::Send(_) | HubOutput::Share(_) | HubOutput::Close(_) => None,
         }
     }
 }

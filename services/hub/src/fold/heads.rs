@@ -20,6 +20,7 @@ use headwater_store::{EngineError, Json, Read};
 use headwater_view::{PositionChanges, StreamReader};
 
 use super::history_rows::{STREAMS, StreamHistory};
+use super::shared_tails::SharedTails;
 
 /// How much is kept in memory.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,8 @@ pub(super) struct StreamHead {
     pub(super) history: Arc<StreamHistory>,
     /// Of a private stream: the streams of its node, once a session has read them.
     pub(super) streams: OnceLock<BTreeSet<StreamId>>,
+    /// Of a shared stream: the pushes to this end.
+    pub(super) tails: Option<Arc<SharedTails>>,
     events: Events,
 }
 
@@ -138,7 +141,8 @@ impl StreamHeads {
             let PendingHead { history, streams, events } = pending;
             match moved.get(&stream) {
                 Some(Some(position)) => {
-                    let head = StreamHead { position: *position, history, streams, events };
+                    let (position, tails) = (*position, shared_tails(&stream));
+                    let head = StreamHead { position, history, streams, tails, events };
                     heads.visible.insert(stream, Arc::new(head));
                 }
                 _ => heads.bytes -= events.bytes(),
@@ -163,10 +167,11 @@ impl StreamHeads {
             if heads.visible.len() >= self.bounds.streams_max {
                 return Ok(());
             }
+            let tails = shared_tails(&at.stream);
             heads.visible.entry(at.stream).or_insert_with(|| {
                 let position = (at.checkpoint, at.hash);
                 let (streams, events) = (OnceLock::new(), Events::default());
-                Arc::new(StreamHead { position, history, streams, events })
+                Arc::new(StreamHead { position, history, streams, tails, events })
             });
         }
         Ok(())
@@ -209,6 +214,11 @@ impl StreamHead {
         }
         Some(taken)
     }
+}
+
+/// The pushes of a head; a private stream has one session.
+fn shared_tails(stream: &StreamId) -> Option<Arc<SharedTails>> {
+    (!matches!(stream, StreamId::Node(_))).then(Arc::default)
 }
 
 impl Events {

@@ -16,7 +16,8 @@ use headwater_event::{
 use headwater_object::references::references;
 use headwater_session::message::PushedChange;
 use headwater_session::{
-    Comparison, FoldStatus, Readiness, SourceError, StreamSource, TailEvent, TransferReader,
+    Comparison, FoldStatus, Readiness, SharedPush, SourceError, StreamSource, TailEvent,
+    TransferReader, tail_push,
 };
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
@@ -294,6 +295,19 @@ impl StreamSource for FoldSource<'_> {
             events.push(event.map_err(|error| SourceError { reason: error.to_string() })?);
         }
         Ok(events)
+    }
+
+    fn shared_tail(
+        &self,
+        stream: &StreamId,
+        from: Seq,
+        status: &FoldStatus,
+        bytes_max: u64,
+    ) -> Result<Option<Arc<SharedPush>>, SourceError> {
+        let Some(tails) = self.head(stream).and_then(|head| head.tails.as_ref()) else {
+            return Ok(None);
+        };
+        tails.behind(from, bytes_max, || tail_push(self, stream, from, status, bytes_max))
     }
 
     fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn TransferReader>, SourceError> {

@@ -144,6 +144,28 @@ async fn an_edge_receives_a_snapshot_then_every_event_and_resumes_by_tail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_edge_receives_the_events_of_the_shared_stream() {
+    let mut cloud = TestCloud::new(&["a", "b", "c"]).await;
+    cloud.set("cluster", "shared", Some("{}".to_owned())).await;
+    let hub = hub(&cloud).await;
+    let mut edges = Vec::new();
+    for node in ["a", "b", "c"] {
+        let mut edge = TestEdge::connect(hub.address(), identity(node, 1, 1)).await;
+        edge.receive_until("a snapshot", |edge| edge.seq("cluster") == 1).await;
+        edges.push(edge);
+    }
+    for n in 0..20 {
+        cloud.set("cluster", "shared", Some(format!("{{\"n\":{n}}}"))).await;
+    }
+    for edge in &mut edges {
+        edge.receive_until("every event", |edge| edge.seq("cluster") == 21).await;
+        assert!(edge.modes("cluster")[1..].iter().all(|mode| *mode == PushMode::Tail));
+        edge.check_prefix(&cloud);
+    }
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edge_that_is_far_behind_receives_each_key_once() {
     let mut cloud = TestCloud::new(&["a"]).await;
     cloud.set("node/a", "gone", Some("{}".to_owned())).await;

@@ -188,11 +188,11 @@ impl SessionMetrics {
         self.resumes.with_label_values(&[mode.map_or("none", mode_name)]).inc();
     }
 
-    /// Counts a push to the transport.
-    pub(crate) fn pushed(&self, push: &Push) {
+    /// Counts a push of so many bytes to the transport.
+    pub(crate) fn pushed(&self, push: &Push, bytes: u64) {
         let mode = push.mode as usize;
         self.pushes[mode].inc();
-        self.push_bytes[mode].inc_by(push.bytes());
+        self.push_bytes[mode].inc_by(bytes);
         self.changes[mode].inc_by(push.changes.len() as u64);
     }
 

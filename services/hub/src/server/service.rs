@@ -1,17 +1,16 @@
-//! The gRPC service: one call per edge, decoded at the border.
+//! The start of a session: one call per edge, decoded at the border.
 
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, Map};
 use headwater_proto::replication as wire;
-use headwater_proto::replication::replication_server::Replication;
-use headwater_proto::wire::{EdgeMessageDecoder, EdgeMessageError, WireError};
+use headwater_proto::wire::{EdgeMessageDecoder, EdgeMessageError, HubFrame, WireError};
 use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
 
 use super::Peer;
 use crate::metrics::{EndReason, HelloOutcome};
@@ -22,16 +21,11 @@ use crate::upstream::ReportBases;
 pub(crate) type IncomingMessage = Result<wire::EdgeMessage, Status>;
 
 /// A message to an edge, as the transport takes it.
-pub(crate) type OutgoingMessage = Result<wire::HubMessage, Status>;
+pub(crate) type OutgoingMessage = Result<HubFrame, Status>;
 
 /// The messages to an edge.
-type OutgoingStream =
+pub(crate) type OutgoingStream =
     Map<ReceiverStream<Box<OutgoingMessage>>, fn(Box<OutgoingMessage>) -> OutgoingMessage>;
-
-/// The gRPC service.
-pub(super) struct ReplicationService {
-    hub: Arc<SessionDependencies>,
-}
 
 /// Why a call ends before its session begins.
 enum NoSession {
@@ -41,25 +35,6 @@ enum NoSession {
     NoHello(Status),
     /// The peer is no node.
     Forbidden(Refusal),
-}
-
-impl ReplicationService {
-    pub(super) fn new(hub: Arc<SessionDependencies>) -> Self {
-        Self { hub }
-    }
-}
-
-#[tonic::async_trait]
-impl Replication for ReplicationService {
-    type SessionStream = OutgoingStream;
-
-    async fn session(
-        &self,
-        request: Request<Streaming<wire::EdgeMessage>>,
-    ) -> Result<Response<Self::SessionStream>, Status> {
-        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        Ok(Response::new(open_session(&self.hub, request.into_inner().boxed(), peer)))
-    }
 }
 
 /// Runs a session in a task of its own. `messages` come from the edge; the result goes to it.

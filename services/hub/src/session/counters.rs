@@ -1,18 +1,19 @@
 //! What one session adds to the hub's metrics, and the state that this needs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use headwater_event::StreamId;
 use headwater_follow::WallClock;
 use headwater_session::HubSession;
-use headwater_session::message::HubMessage;
+use headwater_session::message::{HubMessage, Push};
 use tokio::time::Instant;
 
 use crate::metrics::{EndReason, HelloOutcome, SessionMetrics};
 
 /// Counts for one session.
 pub(super) struct SessionCounters {
-    metrics: SessionMetrics,
+    metrics: Arc<SessionMetrics>,
     /// When the session began. The age of an earlier event does not measure a delivery.
     since_ms: i64,
     is_open: bool,
@@ -23,7 +24,7 @@ pub(super) struct SessionCounters {
 }
 
 impl SessionCounters {
-    pub(super) fn new(metrics: SessionMetrics, since_ms: i64) -> Self {
+    pub(super) fn new(metrics: Arc<SessionMetrics>, since_ms: i64) -> Self {
         Self {
             metrics,
             since_ms,
@@ -37,20 +38,23 @@ impl SessionCounters {
     /// Counts a message that the session hands to the transport.
     pub(super) fn sending(&mut self, message: &HubMessage, clock: &WallClock) {
         match message {
-            HubMessage::Push(push) => {
-                self.metrics.pushed(push);
-                if !self.resumed.contains(&push.stream) {
-                    self.resumed.insert(push.stream.clone());
-                    self.metrics.resumed(Some(push.mode));
-                }
-                let now_ms = clock();
-                let times = push.changes.iter().filter_map(|pushed| pushed.appended_ms);
-                for time_ms in times.filter(|time_ms| *time_ms >= self.since_ms) {
-                    self.metrics.delivered(now_ms - time_ms);
-                }
-            }
+            HubMessage::Push(push) => self.pushing(push, push.bytes(), clock),
             HubMessage::Response(response) => self.metrics.responded(&response.outcome),
             _ => {}
+        }
+    }
+
+    /// Counts a push of so many bytes that the session hands to the transport.
+    pub(super) fn pushing(&mut self, push: &Push, bytes: u64, clock: &WallClock) {
+        self.metrics.pushed(push, bytes);
+        if !self.resumed.contains(&push.stream) {
+            self.resumed.insert(push.stream.clone());
+            self.metrics.resumed(Some(push.mode));
+        }
+        let now_ms = clock();
+        let times = push.changes.iter().filter_map(|pushed| pushed.appended_ms);
+        for time_ms in times.filter(|time_ms| *time_ms >= self.since_ms) {
+            self.metrics.delivered(now_ms - time_ms);
         }
     }
 

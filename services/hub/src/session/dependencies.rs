@@ -21,7 +21,7 @@ pub(crate) struct SessionDependencies {
     /// The hub's name, for position records.
     pub(crate) name: String,
     /// The bounds of one session.
-    pub(crate) settings: HubSettings,
+    pub(crate) settings: Arc<HubSettings>,
     /// The bounds of all sessions together.
     pub(crate) limits: HubLimits,
     /// The fold that sessions read.

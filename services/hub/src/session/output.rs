@@ -8,6 +8,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_proto::wire::HubFrame;
+use headwater_session::SharedPush;
 use headwater_session::message::{HubMessage, Request, Response};
 use tokio::time::{Instant, sleep};
 
@@ -20,25 +22,60 @@ use crate::requests::{NodeRequest, Verb};
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl SessionTask {
-    /// Queues a message for the socket. A session whose edge takes nothing for too long is
-    /// dropped.
+    /// Sends a message.
     pub(super) async fn send(&mut self, mut message: HubMessage) -> ControlFlow<EndReason> {
         // The spans end when the transport has the message.
         let _spans = match &mut message {
             HubMessage::Push(push) => spans::push(push, &self.node),
             _ => Vec::new(),
         };
+        self.room().await?;
+        self.counters.sending(&message, &self.hub.wall_clock);
+        self.queue(message.into())
+    }
+
+    /// Sends a push that other sessions send too. It is encoded once, unless it is traced: each node
+    /// has a trace context of its own.
+    pub(super) async fn share(&mut self, shared: &SharedPush) -> ControlFlow<EndReason> {
+        let push = shared.push();
+        if push.changes.iter().any(|pushed| pushed.traceparent.is_some()) {
+            return self.send(HubMessage::Push(push.clone())).await;
+        }
+        let encoded = shared.encoded(HubFrame::encode_push);
+        self.room().await?;
+        self.counters.pushing(push, shared.bytes(), &self.hub.wall_clock);
+        self.queue(HubFrame::Encoded(encoded))
+    }
+
+    /// Queues a message for the socket, after [`SessionTask::room`].
+    fn queue(&self, frame: HubFrame) -> ControlFlow<EndReason> {
+        // No other task sends, so the room is still there unless the edge has left.
+        match self.outbound.try_send(Box::new(Ok(frame))) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(EndReason::Left),
+        }
+    }
+
+    /// Waits until the queue of the socket has room.
+    async fn room(&mut self) -> ControlFlow<EndReason> {
+        if self.outbound.capacity() > 0 {
+            return ControlFlow::Continue(());
+        }
+        // Boxed: a session rarely waits, and would have the size of the wait all the time.
+        Box::pin(self.wait_for_room()).await
+    }
+
+    /// Waits for room. A session whose edge takes nothing for too long is dropped.
+    async fn wait_for_room(&mut self) -> ControlFlow<EndReason> {
         let mut room = pin!(self.outbound.reserve());
         let mut too_long = pin!(sleep(self.hub.limits.outbound_within));
         loop {
             tokio::select! {
                 biased;
-                room = &mut room => {
-                    let Ok(room) = room else { return ControlFlow::Break(EndReason::Left) };
-                    self.counters.sending(&message, &self.hub.wall_clock);
-                    room.send(Box::new(Ok(message.into())));
-                    return ControlFlow::Continue(());
-                }
+                room = &mut room => return match room {
+                    Ok(_) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(EndReason::Left),
+                },
                 dismissal = dismissal(&mut self.dismissed) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }

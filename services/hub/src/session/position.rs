@@ -24,6 +24,8 @@ pub(super) struct PositionPublisher {
     contact_at: Instant,
     schedule: AppendSchedule,
     recorded_at: Option<Instant>,
+    /// Whether anything but time has passed since the position was recorded.
+    has_moved: bool,
 }
 
 impl PositionPublisher {
@@ -36,7 +38,13 @@ impl PositionPublisher {
             contact_at: Instant::now(),
             schedule: AppendSchedule::default(),
             recorded_at: None,
+            has_moved: true,
         }
+    }
+
+    /// The session has received something other than the time.
+    pub(super) fn moved(&mut self) {
+        self.has_moved = true;
     }
 
     /// The hub has taken the identity of the edge.
@@ -69,9 +77,14 @@ impl PositionPublisher {
             return;
         }
         let Some(identity) = &self.identity else { return };
-        let position = self.position(identity, session, hub, true);
         let now = Instant::now();
+        // An idle session makes no position each second.
+        if !self.has_moved && !self.schedule.may_be_due(now) {
+            return;
+        }
+        let position = self.position(identity, session, hub, true);
         self.recorded_at = Some(now);
+        self.has_moved = false;
         hub.presence.contact(node, self.contact_at);
         if !self.schedule.is_due(&position, now) {
             hub.sessions.record_position(node, position);

@@ -1,10 +1,13 @@
 //! Inputs and outputs of a hub session.
 
+use std::sync::Arc;
+
 use headwater_event::{Identity, NodeName, Report, ReportId, Seq, StreamId};
 
 use crate::message::{
     EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, ReportsAcked, Request, Response,
 };
+use crate::shared_push::SharedPush;
 use crate::source::SourceError;
 
 /// An event at a hub that concerns one session.
@@ -42,6 +45,9 @@ pub enum HubOutput {
     Identify(Identity),
     /// Send this to the edge.
     Send(HubMessage),
+    /// Send this push to the edge, as other sessions do. Only a source that shares tails
+    /// ([`StreamSource::shared_tail`](crate::StreamSource::shared_tail)) causes it.
+    Share(Arc<SharedPush>),
     /// Append these reports of the node to the upstream log, in order. Input `Appended` once they
     /// are durable there, in the same order. A shell with too many reads no messages meanwhile; it
     /// inputs `Unread` with each tick.

@@ -1,7 +1,6 @@
 //! The window of a session: bytes of pushes that the edge has not received yet.
 
 use super::io::Violation;
-use crate::message::Push;
 
 /// Counts the bytes of all pushes of a session, over all its streams.
 #[derive(Debug, Default)]
@@ -35,9 +34,9 @@ impl SendWindow {
         (left > 0).then(|| left.min(frame_bytes_max))
     }
 
-    /// Counts a push; returns the bytes sent with it.
-    pub(super) fn send(&mut self, push: &Push) -> u64 {
-        self.sent = self.sent.saturating_add(push.bytes());
+    /// Counts a push of `bytes`; returns the bytes sent with it.
+    pub(super) fn send(&mut self, bytes: u64) -> u64 {
+        self.sent = self.sent.saturating_add(bytes);
         self.sent
     }
 

@@ -1,12 +1,15 @@
 //! Serving: which push goes out next, as far as the window has room.
 
+use std::sync::Arc;
+
 use headwater_event::StreamId;
 
 use super::catch_up_plan::{CatchUpPlan, PlanInput};
 use super::stream_sender::StreamSender;
-use super::tail::tail;
+use super::tail::tail_push;
 use super::{HubCloseReason, HubOutput, HubSession};
 use crate::message::{HubMessage, ParkNotice, Push, PushMode};
+use crate::shared_push::SharedPush;
 use crate::source::StreamSource;
 
 impl HubSession {
@@ -95,9 +98,14 @@ impl HubSession {
                     return Ok(());
                 }
                 (CatchUpPlan::Tail, Some(bytes_max)) => {
-                    match tail(source, stream, sender.sent(), &status, bytes_max)? {
-                        Some(push) => self.send(sender, push, outputs),
-                        None => sender.lacks_events = true,
+                    let from = sender.sent();
+                    if let Some(shared) = source.shared_tail(stream, from, &status, bytes_max)? {
+                        self.share(sender, shared, outputs);
+                    } else if let Some(push) = tail_push(source, stream, from, &status, bytes_max)?
+                    {
+                        self.send(sender, push, outputs);
+                    } else {
+                        sender.lacks_events = true;
                     }
                 }
                 (CatchUpPlan::Delta | CatchUpPlan::Snapshot, Some(_)) if !source.may_transfer() => {
@@ -122,8 +130,19 @@ impl HubSession {
     }
 
     fn send(&mut self, sender: &mut StreamSender, push: Push, outputs: &mut Vec<HubOutput>) {
-        let sent_bytes = self.window.send(&push);
+        let sent_bytes = self.window.send(push.bytes());
         sender.sending(&push, sent_bytes);
         outputs.push(HubOutput::Send(HubMessage::Push(push)));
+    }
+
+    fn share(
+        &mut self,
+        sender: &mut StreamSender,
+        shared: Arc<SharedPush>,
+        outputs: &mut Vec<HubOutput>,
+    ) {
+        let sent_bytes = self.window.send(shared.bytes());
+        sender.sending(shared.push(), sent_bytes);
+        outputs.push(HubOutput::Share(shared));
     }
 }

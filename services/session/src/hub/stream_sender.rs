@@ -35,7 +35,8 @@ pub(super) struct StreamSender {
     comparison: Option<PendingSummary>,
     /// The summary that arrived; until the end of the step.
     summary: Option<Summary>,
-    transfer: Option<Transfer>,
+    /// Boxed: an idle stream has none.
+    transfer: Option<Box<Transfer>>,
     /// Pushes sent whole and not acknowledged as received: the bytes of the session sent with each,
     /// and its last event.
     unreceived: VecDeque<(u64, Seq)>,
@@ -223,7 +224,7 @@ impl StreamSender {
         }
         self.overflowed = false;
         self.lacks_events = false;
-        self.transfer = Some(Transfer {
+        self.transfer = Some(Box::new(Transfer {
             reader,
             mode,
             gone: RemovalRuns::default(),
@@ -232,7 +233,7 @@ impl StreamSender {
             hash: status.hash,
             next_part: 0,
             began_ms: now_ms,
-        });
+        }));
     }
 
     /// Begins the correction that leads from the edge's summary to the end of the fold. An empty

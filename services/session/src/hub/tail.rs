@@ -7,8 +7,11 @@ use crate::source::{FoldStatus, SourceError, StreamSource};
 
 /// The next events behind `from`, as one push of at most `bytes_max`; `None` if the source no longer
 /// has the first one.
-pub(super) fn tail(
-    source: &dyn StreamSource,
+///
+/// # Errors
+/// When the fold cannot be read, or lacks an event.
+pub fn tail_push(
+    source: &(impl StreamSource + ?Sized),
     stream: &StreamId,
     from: Seq,
     status: &FoldStatus,

@@ -336,6 +336,7 @@ impl World {
                             link.hub_holds = false;
                         }
                     }
+                    HubOutput::Share(_) => unreachable!("a source in memory shares no push"),
                     HubOutput::Ask(_) | HubOutput::Alive(_) | HubOutput::Progressed(_) => {}
                 }
             }

@@ -19,19 +19,30 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug, Default)]
 pub(super) struct AppendSchedule {
     last: Option<(Instant, NodeProgress)>,
+    /// Whether a later position differed and came too soon after the last one.
+    is_waiting: bool,
 }
 
 impl AppendSchedule {
     /// Whether `position` is to be appended now.
-    pub(super) fn is_due(&self, position: &NodeProgress, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, position: &NodeProgress, now: Instant) -> bool {
         let Some((at, last)) = &self.last else { return true };
         let age = now.saturating_duration_since(*at);
-        age >= REFRESH_INTERVAL || (age >= CHANGE_INTERVAL && differs(last, position))
+        self.is_waiting = differs(last, position);
+        age >= REFRESH_INTERVAL || (age >= CHANGE_INTERVAL && self.is_waiting)
+    }
+
+    /// Whether the position that [`AppendSchedule::is_due`] saw last may be due now.
+    pub(super) fn may_be_due(&self, now: Instant) -> bool {
+        let Some((at, _)) = &self.last else { return true };
+        let age = now.saturating_duration_since(*at);
+        age >= REFRESH_INTERVAL || (age >= CHANGE_INTERVAL && self.is_waiting)
     }
 
     /// Notes that `position` is appended now.
     pub(super) fn appended(&mut self, position: NodeProgress, now: Instant) {
         self.last = Some((now, position));
+        self.is_waiting = false;
     }
 
     /// Whether a position was appended.
@@ -121,6 +132,21 @@ mod tests {
         };
         let expected: Vec<u64> = (0..12).map(|n| n * 300).collect();
         assert_eq!(appended(idle), expected);
+    }
+
+    #[test]
+    fn a_position_that_came_too_soon_may_be_due_later_without_another_one() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut schedule = AppendSchedule::default();
+        assert!(schedule.may_be_due(at(0)));
+        schedule.appended(position(7), at(0));
+        assert!(!schedule.is_due(&position(8), at(1)));
+        assert!(!schedule.may_be_due(at(9)));
+        assert!(schedule.may_be_due(at(10)) && schedule.is_due(&position(8), at(10)));
+        schedule.appended(position(8), at(10));
+        assert!(!schedule.may_be_due(at(309)));
+        assert!(schedule.may_be_due(at(310)), "it is refreshed");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use headwater_event::{Assignment, NodeName};
+use headwater_session::{FoldStatus, tail_push};
 
 use super::*;
 use crate::fold::heads::{HeadBounds, StreamHeads};
@@ -72,8 +73,30 @@ fn agrees(fold: &Fold, node: &NodeName) {
                     };
                     assert_eq!(of(&remembered), of(&stored), "({from}, {to}] of {stream}");
                 }
+                if from < tail.0 {
+                    shares_tail(&remembered, &stored, stream, (Seq(from), &status));
+                }
             }
         }
+    }
+}
+
+/// Checks that sessions share the events of a shared stream, and no others.
+fn shares_tail(
+    remembered: &dyn StreamSource,
+    stored: &dyn StreamSource,
+    stream: &StreamId,
+    (from, status): (Seq, &FoldStatus),
+) {
+    let shared = remembered.shared_tail(stream, from, status, u64::MAX).expect("readable");
+    let own = tail_push(stored, stream, from, status, u64::MAX).expect("readable");
+    match (shared, stream) {
+        (Some(shared), StreamId::Cluster) => {
+            assert_eq!(Some(shared.push()), own.as_ref(), "behind {from}");
+            let again = remembered.shared_tail(stream, from, status, u64::MAX).expect("readable");
+            assert!(again.is_some_and(|again| Arc::ptr_eq(&again, &shared)), "behind {from}");
+        }
+        (shared, _) => assert_eq!(shared, None, "a stream without a head, or of one node"),
     }
 }
 
