@@ -15,7 +15,7 @@ use headwater_check::removed::Removals;
 use headwater_check::state::State;
 use headwater_check::{convergence, deletion, durable, fencing, gap, isolation, prefix};
 use headwater_event::{
-    Checkpoint, EntryKey, Envelope, Event, NodeName, NodeStreamProgress, Seq, StreamId,
+    Assignment, Checkpoint, EntryKey, Envelope, Event, NodeName, NodeStreamProgress, Seq, StreamId,
 };
 
 use self::reports::Reports;
@@ -143,15 +143,15 @@ impl Invariants {
         }
         for (node, found) in evidence.nodes.iter().filter(|(_, found)| !found.is_away) {
             reports::converged(node, found, evidence)?;
-            for stream in [StreamId::node(node), StreamId::Cluster] {
-                let Some(last) = evidence.events(&stream).last() else { continue };
+            for stream in assignment(node, evidence).streams() {
+                let Some(last) = evidence.events(stream).last() else { continue };
                 let end = convergence::End { seq: last.seq, hash: last.hash };
-                let replica = found.replicas.get(&stream);
+                let replica = found.replicas.get(stream);
                 let at = replica.map(|replica| convergence::End {
                     seq: replica.checkpoint.seq,
                     hash: replica.state.hash(&log_metadata.log_id),
                 });
-                convergence::check(node, &stream, end, at)?;
+                convergence::check(node, stream, end, at)?;
             }
         }
         Ok(())
@@ -281,6 +281,18 @@ impl Node {
             removed.check(stream, &state, &replica.state);
         Ok(checked?)
     }
+}
+
+/// The streams of a node, as the log assigns them last.
+fn assignment(node: &NodeName, evidence: &Evidence) -> Assignment {
+    let last = evidence.events(&StreamId::node(node)).iter().rev().find_map(|envelope| {
+        match &envelope.event {
+            Event::Applied(applied) if applied.key == EntryKey::Streams => Some(&applied.object),
+            _ => None,
+        }
+    });
+    last.and_then(|object| Assignment::decode(node, object).ok())
+        .unwrap_or_else(|| Assignment::new(node, []))
 }
 
 /// The pods of a state. What a pod names leaves a node with its last user there and comes back with

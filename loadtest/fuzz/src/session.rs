@@ -254,6 +254,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             outbox_depth: number(input)?,
             time_ms: input.arbitrary()?,
             meta_sync_ms: input.arbitrary()?,
+            consumes_cluster: input.arbitrary()?,
         }),
         5 => EdgeMessage::Summary(Summary {
             stream: stream(input)?,

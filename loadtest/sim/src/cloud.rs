@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, PodRemoval,
-    WriterTimings,
+    ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
+    PodRemoval, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -173,6 +173,7 @@ impl SimController {
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
             shares_objects: true,
+            cluster_stream: ClusterStream::Always,
             metrics,
         };
         let frame = self.frame.clone();

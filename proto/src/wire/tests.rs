@@ -178,9 +178,16 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         }),
         (prop::option::of(report_id()), vec(report(), 0..3))
             .prop_map(|(after, reports)| { EdgeMessage::Reports(Reports { after, reports }) }),
-        any::<(u64, i64, i64)>().prop_map(|(outbox_depth, time_ms, meta_sync_ms)| {
-            EdgeMessage::Heartbeat(EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ms })
-        }),
+        any::<(u64, i64, i64, Option<bool>)>().prop_map(
+            |(outbox_depth, time_ms, meta_sync_ms, consumes_cluster)| {
+                EdgeMessage::Heartbeat(EdgeHeartbeat {
+                    outbox_depth,
+                    time_ms,
+                    meta_sync_ms,
+                    consumes_cluster,
+                })
+            }
+        ),
         (any::<u64>(), any::<u64>(), resource_key()).prop_map(|(id, timeout_ms, key)| {
             EdgeMessage::Request(Request { id, timeout_ms, key })
         }),

@@ -13,13 +13,13 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::interest::SharedInterest;
+use crate::interest::{ClusterStream, Interest, SharedInterest};
 use crate::metrics::ControllerMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::{
-    DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedSnapshotRequests,
-    UuidGenerator, WriterTimings, backup,
+    DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedConsumption,
+    SharedSnapshotRequests, UuidGenerator, WriterTimings, backup,
 };
 use crate::report_fold::ReportFold;
 use crate::sink::{ObjectRemovals, Sink, SinkContext};
@@ -67,6 +67,8 @@ pub struct ControllerDependencies {
     /// Whether the log has an object that many nodes use once in a partition, as
     /// [`headwater_log::Draft::is_shared`] describes. Every hub of the log must read that.
     pub shares_objects: bool,
+    /// Which nodes get the shared stream.
+    pub cluster_stream: ClusterStream,
     /// What it counts.
     pub metrics: ControllerMetrics,
 }
@@ -119,7 +121,8 @@ impl Controller {
         let earlier = Arc::new(backup::published(&*published)?);
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
-        let interest = SharedInterest::default();
+        let interest = Interest::with_cluster_stream(dependencies.cluster_stream);
+        let interest = SharedInterest::from(interest);
         let changes = ChangeFeed::new();
         let (uses, uses_version) = watch::channel(0);
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
@@ -127,6 +130,7 @@ impl Controller {
         let (failed, stopped_sources) = mpsc::channel(1);
         let (commands, commands_receiver) = mpsc::channel(COMMANDS_MAX);
         let snapshot_requests = SharedSnapshotRequests::default();
+        let consumption = SharedConsumption::default();
         let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
         let (progress, progress_receiver) = watch::channel(Progress::default());
         metrics.scrape.look_at(&events, &interest);
@@ -149,6 +153,7 @@ impl Controller {
             notices: notices_sender,
             commands: commands_receiver,
             snapshot_requests: snapshot_requests.clone(),
+            consumption: consumption.clone(),
             progress,
             metrics: metrics.publisher.clone(),
             timings: dependencies.timings,
@@ -161,6 +166,7 @@ impl Controller {
             engine: picture.clone(),
             published,
             snapshot_requests,
+            consumption,
             changes: changes.clone(),
             progress: progress_receiver.clone(),
             metrics: metrics.report_fold,

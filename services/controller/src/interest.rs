@@ -11,8 +11,11 @@
 //! pod leaves). [`Interest::desired`] returns the content that such an entry should have now. The
 //! interest does not know what was published; the publisher compares.
 //!
+//! Which nodes get the shared stream is a setting ([`ClusterStream`]).
+//!
 //! An object that no node uses stays until its source deletes it: see [`Interest`].
 
+mod cluster_stream;
 mod shared;
 
 use std::collections::hash_map::Entry;
@@ -20,11 +23,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, NodeName, ObjectHash, ResourceKey, StreamId};
+use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_object::Object;
 use headwater_object::references::Reference;
 use headwater_view::EntrySummary;
 
+use self::cluster_stream::ClusterAssignments;
+pub use self::cluster_stream::ClusterStream;
 pub(crate) use self::shared::{SharedInterest, WeakInterest};
 use crate::packed::{PackedObject, PayloadPacker};
 
@@ -54,6 +59,7 @@ pub struct Interest {
     objects: BTreeMap<ResourceKey, PackedObject>,
     packer: PayloadPacker,
     nodes: BTreeMap<NodeName, NodeInterest>,
+    cluster: ClusterAssignments,
     /// For each object that some node uses, those nodes: the other direction of `uses`.
     users: HashMap<ResourceKey, Users>,
     /// The keys of `users` that are not in `objects`.
@@ -86,13 +92,22 @@ struct NodeInterest {
 /// Types that every node gets.
 const SHARED_TYPES: [&str; 3] = ["service", "endpoints", "endpointslice"];
 
-/// The content of `!streams`: the shared streams of a node, besides its own.
-const SHARED_STREAMS: &[u8] = br#"["cluster"]"#;
-
 impl Interest {
     /// No objects, no nodes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No objects, no nodes; `setting` decides which nodes get the shared stream.
+    pub fn with_cluster_stream(setting: ClusterStream) -> Self {
+        Self { cluster: ClusterAssignments::new(setting), ..Self::default() }
+    }
+
+    /// Notes whether programs of `node` read the shared stream.
+    pub fn note_consumption(&mut self, node: &NodeName, consumes_cluster: bool) -> Vec<EntryId> {
+        let may_differ = self.cluster.note(node, consumes_cluster);
+        let entry = EntryId { stream: StreamId::node(node), key: EntryKey::Streams };
+        if may_differ && self.nodes.contains_key(node) { vec![entry] } else { Vec::new() }
     }
 
     /// Declares that `node` exists: it has a stream even before it has a pod.
@@ -183,9 +198,10 @@ impl Interest {
         if !self.is_desired(stream, key) {
             return None;
         }
-        match key.resource() {
-            Some(key) => self.object(key).map(|object| object.to_applied()),
-            None => Some(assigned_streams()),
+        match (stream, key.resource()) {
+            (_, Some(key)) => self.object(key).map(|object| object.to_applied()),
+            (StreamId::Node(node), None) => Some(self.assigned_streams(node)),
+            (StreamId::Cluster, None) => None,
         }
     }
 
@@ -238,11 +254,13 @@ impl Interest {
                 |entry: &EntryId| entry.key.resource().is_some_and(|key| key.kind() == "pod");
             (is_pod(a), &a.key).cmp(&(is_pod(b), &b.key))
         });
-        if self.is_desired(stream, &EntryKey::Streams) {
-            let is_published = published
+        if let StreamId::Node(node) = stream
+            && self.is_desired(stream, &EntryKey::Streams)
+        {
+            let may_stay = published
                 .remove(&EntryKey::Streams)
-                .is_some_and(|published| published.object_hash == ObjectHash::of(SHARED_STREAMS));
-            if !is_published {
+                .is_some_and(|published| self.cluster.may_stay(node, published.object_hash));
+            if !may_stay {
                 differing.insert(0, EntryId { stream: stream.clone(), key: EntryKey::Streams });
             }
         }
@@ -311,6 +329,15 @@ impl Interest {
     /// change of that set.
     pub fn uses_version(&self) -> u64 {
         self.uses_version
+    }
+
+    fn assigned_streams(&self, node: &NodeName) -> Applied {
+        Applied {
+            key: EntryKey::Streams,
+            uid: String::new(),
+            resource_version: String::new(),
+            object: Bytes::from_static(self.cluster.streams_of(node)),
+        }
     }
 
     /// Stores an object; returns the one that it replaces.
@@ -480,15 +507,6 @@ fn node_key(node: &NodeName) -> Option<ResourceKey> {
 
 fn entry_of(node: &NodeName, key: &ResourceKey) -> EntryId {
     EntryId { stream: StreamId::node(node), key: key.clone().into() }
-}
-
-fn assigned_streams() -> Applied {
-    Applied {
-        key: EntryKey::Streams,
-        uid: String::new(),
-        resource_version: String::new(),
-        object: Bytes::from_static(SHARED_STREAMS),
-    }
 }
 
 #[cfg(test)]

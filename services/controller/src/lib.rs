@@ -48,7 +48,7 @@ pub use cloud::{Cloud, CloudError, CloudRequest, CloudVerb};
 pub use controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, Readiness,
 };
-pub use interest::{EntryId, Interest};
+pub use interest::{ClusterStream, EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
     ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink,

@@ -29,12 +29,14 @@
 //! | `snapshot_requests` | which nodes are to be asked for a snapshot, and when |
 //! | `backup` | published objects that the log may have lost |
 //! | `log_generation` | the number of a log that is created again |
+//! | `consumption` | which nodes have programs that read the shared stream |
 //! | `command` | what other tasks of the controller ask for |
 //! | `progress`, `error`, `timings` | values |
 
 pub(crate) mod backup;
 mod command;
 mod comparison;
+mod consumption;
 mod difference;
 mod entry_differences;
 mod error;
@@ -78,6 +80,7 @@ use crate::picture::changes::ChangeFeed;
 use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment};
 
 pub(crate) use self::command::Command;
+pub(crate) use self::consumption::SharedConsumption;
 use self::error::PublishError;
 pub use self::log_fold::OpenError;
 pub(crate) use self::log_fold::{DownstreamLog, LogFollower};
@@ -131,6 +134,8 @@ pub(crate) struct PublisherDependencies {
     pub(crate) commands: mpsc::Receiver<Command>,
     /// The nodes that the fold of reports wants to be asked.
     pub(crate) snapshot_requests: SharedSnapshotRequests,
+    /// Which nodes have programs that read the shared stream.
+    pub(crate) consumption: SharedConsumption,
     /// Gets the progress.
     pub(crate) progress: watch::Sender<Progress>,
     /// What it counts.
@@ -159,6 +164,7 @@ pub(crate) struct Publisher {
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
     snapshot_requests: SharedSnapshotRequests,
+    consumption: SharedConsumption,
     progress: watch::Sender<Progress>,
     metrics: PublisherMetrics,
     timings: WriterTimings,
@@ -196,6 +202,7 @@ impl Publisher {
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
             snapshot_requests: dependencies.snapshot_requests,
+            consumption: dependencies.consumption,
             progress: dependencies.progress,
             metrics,
             timings: dependencies.timings,
@@ -268,6 +275,7 @@ impl Publisher {
             waiting.push(event);
         }
         let _ = self.intake.apply(waiting.into_iter());
+        let _ = self.intake.note_consumption(self.consumption.take());
         let mut heartbeats =
             HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
         self.compare_everything(&mut log).await?;
@@ -318,6 +326,10 @@ impl Publisher {
                 }
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
+                }
+                () = self.consumption.noted(), if takes_commands => {
+                    let changes = self.intake.note_consumption(self.consumption.take());
+                    self.publish(log, changes, Vec::new()).await?;
                 }
                 // It may be due before the others.
                 () = self.snapshot_requests.added(), if takes_commands => {}

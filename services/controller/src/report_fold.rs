@@ -45,7 +45,7 @@ use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
-use crate::publisher::{Progress, SharedSnapshotRequests};
+use crate::publisher::{Progress, SharedConsumption, SharedSnapshotRequests};
 
 /// The first and the longest wait before a lost log is read again; the wait doubles in between.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -68,6 +68,9 @@ enum FoldError {
 struct Fold {
     /// Whether the log keeps positions apart. Those among the reports are then of earlier versions.
     keeps_positions_apart: bool,
+    /// Whether the log was read to the end that it had at the start. Before that, a later record may
+    /// replace each.
+    has_caught_up: bool,
     /// Nodes whose position in the picture was read among the reports, although others are apart.
     earlier_positions: HashSet<NodeName>,
     statuses: PodStatusFold,
@@ -87,6 +90,8 @@ pub(crate) struct ReportFold {
     pub(crate) published: Arc<dyn Engine>,
     /// Gets the nodes that are to be asked for a snapshot.
     pub(crate) snapshot_requests: SharedSnapshotRequests,
+    /// Gets which nodes have programs that read the shared stream.
+    pub(crate) consumption: SharedConsumption,
     /// Gets the keys of the objects whose statuses change.
     pub(crate) changes: ChangeFeed,
     /// Whether this controller is the writer.
@@ -142,6 +147,7 @@ impl ReportFold {
         let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {
             keeps_positions_apart: cursors.iter().any(|cursor| is_of_positions(cursor.partition)),
+            has_caught_up: ends.is_reached(),
             earlier_positions: HashSet::new(),
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
@@ -152,7 +158,7 @@ impl ReportFold {
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
-            self.check_statuses(&fold.statuses, is_resumed)?;
+            self.check_nodes(&fold.statuses, is_resumed)?;
         }
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         let mut departures_from = Instant::now();
@@ -186,7 +192,8 @@ impl ReportFold {
                 departures_from = Instant::now() + DEPARTURES_INTERVAL;
             }
             if ends.pass(&batch.cursor) {
-                self.check_statuses(&fold.statuses, is_resumed)?;
+                fold.has_caught_up = true;
+                self.check_nodes(&fold.statuses, is_resumed)?;
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
@@ -197,9 +204,10 @@ impl ReportFold {
         }
     }
 
-    /// At the end of the log, asks each node whose statuses do not match for a snapshot. A picture
-    /// that continued an earlier fold is folded anew first.
-    fn check_statuses(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
+    /// At the end of the log, asks each node whose statuses do not match for a snapshot, and notes which
+    /// nodes have programs that read the shared stream. A picture that continued an earlier fold is
+    /// folded anew first.
+    fn check_nodes(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
         for node in statuses.differing() {
             if is_resumed {
                 return Err(FoldError::Differs);
@@ -208,6 +216,9 @@ impl ReportFold {
         }
         let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
         for (node, Json(progress)) in known? {
+            if let Some(consumes_cluster) = progress.consumes_cluster {
+                self.consumption.note(node.clone(), consumes_cluster);
+            }
             if is_lost(&node, &progress, statuses) {
                 self.snapshot_requests.add(node);
             }

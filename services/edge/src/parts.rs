@@ -17,6 +17,7 @@ use crate::connection::dialer::LinkDialer;
 use crate::connection::session::{Session, SessionDependencies};
 use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
+use crate::meta::cluster_consumers::ClusterConsumers;
 use crate::replica::{EdgeReplica, ReplicaError, Syncer};
 use crate::upstream::{EdgeUpstream, OpenError, UpstreamDependencies};
 
@@ -102,6 +103,7 @@ impl EdgeParts {
         let positions = replica.positions().iter().map(|(stream, (checkpoint, hash))| {
             ReplicaPosition { stream: stream.clone(), checkpoint: *checkpoint, hash: *hash }
         });
+        let cluster_consumers = ClusterConsumers::default();
         let session = Session::new(
             config.settings.session.clone(),
             EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment },
@@ -117,6 +119,7 @@ impl EdgeParts {
                 upstream: upstream_commands.clone(),
                 upstream_events,
                 upstream_status: upstream_status.clone(),
+                cluster_consumers: cluster_consumers.clone(),
                 connected: connected_sender,
             },
         );
@@ -127,6 +130,7 @@ impl EdgeParts {
             session: session_commands,
             replica: replica_commands,
             upstream: upstream_commands,
+            cluster_consumers,
             connected,
             upstream_status,
         };

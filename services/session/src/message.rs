@@ -250,6 +250,9 @@ pub struct EdgeHeartbeat {
     pub time_ms: i64,
     /// When the edge last closed a pod status snapshot, by the same clock; zero: never.
     pub meta_sync_ms: i64,
+    /// Whether programs of the node read the stream `cluster`; `None`: the edge is of a version that
+    /// does not report it.
+    pub consumes_cluster: Option<bool>,
 }
 
 /// A hub's sign of life: the tails of this node's streams.

@@ -32,6 +32,10 @@ pub struct NodeProgress {
     /// The time at which the node last closed a pod status snapshot, by the node's clock, in
     /// milliseconds since the Unix epoch; zero if never.
     pub meta_sync_ms: i64,
+    /// Whether programs of the node read the shared stream `cluster`; `None`: the node has not reported
+    /// since it connected.
+    #[serde(default)]
+    pub consumes_cluster: Option<bool>,
     /// The node's positions in each of its streams.
     pub streams: Vec<NodeStreamProgress>,
 }
@@ -82,6 +86,7 @@ mod tests {
             outbox_depth: 0,
             contact_ms: 0,
             meta_sync_ms: 0,
+            consumes_cluster: None,
             streams: Vec::new(),
         }
     }
@@ -103,7 +108,9 @@ mod tests {
         assert!(!earlier.is_superseded_by(&counted) && !counted.is_superseded_by(&earlier));
         assert!(earlier.is_superseded_by(&progress(1, 2, 0)));
         let old = serde_json::to_value(&counted).map(|mut value| {
-            value.as_object_mut().expect("an object").remove("connection");
+            let fields = value.as_object_mut().expect("an object");
+            fields.remove("connection");
+            fields.remove("consumes_cluster");
             value
         });
         let read: NodeProgress = serde_json::from_value(old.expect("JSON")).expect("readable");

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, PodRemoval,
-    WriterTimings,
+    ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
+    PodRemoval, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -62,6 +62,7 @@ impl Cloud {
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: true,
             shares_objects: true,
+            cluster_stream: ClusterStream::Always,
             address: None,
             wall_clock: clock.clone(),
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_controller::{
-    Cause, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, GROUP_EVENTS,
-    PodRemoval, SourceEvent, WriterTimings,
+    Cause, ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
+    GROUP_EVENTS, PodRemoval, SourceEvent, WriterTimings,
 };
 use headwater_event::upstream::encode_report;
 use headwater_event::{Incarnation, NodeName, ObjectHash, Partition, Report, ReportBody, ReportId};
@@ -196,6 +196,7 @@ impl Fleet {
             group_events: GROUP_EVENTS,
             sole_writer: true,
             shares_objects: true,
+            cluster_stream: ClusterStream::Always,
             metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
         });
         let controller = controller.await.expect("starts");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{Applied, Assignment, EntryKey, Event, ObjectHash};
+use headwater_event::{Applied, Assignment, EntryKey, Event, NodeName, ObjectHash, StreamId};
 use headwater_follow::Follower;
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
@@ -68,15 +68,18 @@ impl Cloud {
         };
         let hub = Hub::start_without_listener(config, seams, || 0.5).await.expect("starts");
         let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, changes: 0 };
-        let streams = Applied {
-            key: EntryKey::Streams,
-            uid: String::new(),
-            resource_version: String::new(),
-            object: Assignment::new(&node(), []).encode(),
-        };
-        cloud.append([streams]).await;
+        cloud.append([(stream(), streams_of(&node(), []))]).await;
         cloud.append_changes(PODS).await;
         cloud.writer.reconciled().await.expect("appended");
+        cloud
+    }
+
+    /// A cloud that also has these nodes, each with the shared stream, and an object of it.
+    pub(crate) async fn of_fleet(nodes: &[NodeName], shared: Applied) -> Self {
+        let mut cloud = Self::start().await;
+        let streams = |node| (StreamId::node(node), streams_of(node, [StreamId::Cluster]));
+        cloud.append(nodes.iter().map(streams)).await;
+        cloud.append_shared(shared).await;
         cloud
     }
 
@@ -84,28 +87,37 @@ impl Cloud {
     pub(crate) async fn append_changes(&mut self, count: u64) {
         let turns = self.changes..self.changes + count;
         self.changes += count;
-        self.append(turns.map(pod)).await;
+        self.append(turns.map(|turn| (stream(), pod(turn)))).await;
     }
 
-    async fn append(&mut self, objects: impl IntoIterator<Item = Applied>) {
+    /// Appends an object of the shared stream.
+    pub(crate) async fn append_shared(&mut self, applied: Applied) {
+        self.append([(StreamId::Cluster, applied)]).await;
+    }
+
+    async fn append(&mut self, objects: impl IntoIterator<Item = (StreamId, Applied)>) {
         let mut drafts: Vec<Draft> = Vec::new();
-        for applied in objects {
-            let held = self.follower.state_mut().entry_summary(&stream(), &applied.key);
+        for (stream, applied) in objects {
+            let held = self.follower.state_mut().entry_summary(&stream, &applied.key);
             // What is in the same append the writer knows by itself.
             let replaces: Option<ObjectHash> = held.expect("readable").map(|held| held.object_hash);
             let event = Event::Applied(applied);
-            drafts.push(Draft {
-                stream: stream(),
-                event,
-                replaces,
-                traceparent: None,
-                is_shared: false,
-            });
+            drafts.push(Draft { stream, event, replaces, traceparent: None, is_shared: false });
         }
         self.writer.append(drafts).await.expect("appended");
         while self.writer.in_flight() > 0 {
             let outcomes = self.follower.next().await.expect("readable").outcomes;
             outcomes.iter().for_each(|outcome| self.writer.observe(outcome));
         }
+    }
+}
+
+/// The assigned streams of a node.
+fn streams_of(node: &NodeName, shared: impl IntoIterator<Item = StreamId>) -> Applied {
+    Applied {
+        key: EntryKey::Streams,
+        uid: String::new(),
+        resource_version: String::new(),
+        object: Assignment::new(node, shared).encode(),
     }
 }

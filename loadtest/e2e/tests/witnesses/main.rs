@@ -15,4 +15,5 @@ mod figure;
 mod one_by_one;
 mod pods;
 mod scene;
+mod sessions;
 mod wire;

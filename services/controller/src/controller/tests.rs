@@ -33,6 +33,7 @@ use crate::source::scripted::ScriptedSource;
 use crate::source::{Cause, SourceContext, SourceError, SourceEvent};
 
 mod cloud;
+mod cluster_stream;
 mod damage;
 mod handover;
 mod key_repair;
@@ -64,6 +65,7 @@ struct World {
     timings: WriterTimings,
     group_events: usize,
     sole_writer: bool,
+    cluster_stream: ClusterStream,
 }
 
 /// The logs as one controller reaches them.
@@ -94,6 +96,7 @@ impl World {
             timings: WriterTimings::default(),
             group_events: GROUP_EVENTS,
             sole_writer: false,
+            cluster_stream: ClusterStream::Always,
         }
     }
 
@@ -176,6 +179,7 @@ impl World {
             group_events: self.group_events,
             sole_writer: self.sole_writer,
             shares_objects: true,
+            cluster_stream: self.cluster_stream,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
         (Controller::start(dependencies).await.expect("starts"), registry)
@@ -617,6 +621,7 @@ fn node_progress(streams: Vec<NodeStreamProgress>) -> NodeProgress {
         outbox_depth: 0,
         contact_ms: 1_000,
         meta_sync_ms: 0,
+        consumes_cluster: None,
         streams,
     }
 }

@@ -12,6 +12,12 @@ pub(crate) struct SharedInterest(Arc<RwLock<Interest>>);
 #[derive(Clone, Debug)]
 pub(crate) struct WeakInterest(Weak<RwLock<Interest>>);
 
+impl From<Interest> for SharedInterest {
+    fn from(interest: Interest) -> Self {
+        Self(Arc::new(RwLock::new(interest)))
+    }
+}
+
 impl SharedInterest {
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Interest> {
         // Interest is whole between two calls, and none of them panics by itself.

@@ -63,7 +63,9 @@ impl<'p> EntryDifferences<'p> {
         if !self.intake.is_desired(stream, key) {
             return None;
         }
-        if self.desired.as_ref().is_none_or(|desired| desired.applied.key != *key) {
+        // An object is the same in all streams; the assigned streams are each node's own.
+        let is_known = |desired: &DesiredObject| desired.applied.key == *key;
+        if key.resource().is_none() || !self.desired.as_ref().is_some_and(is_known) {
             self.desired = self.intake.desired(stream, key).map(|applied| {
                 let hash = ObjectHash::of(&applied.object);
                 let users = self.intake.users_count(key);

@@ -1,6 +1,6 @@
 //! Applies the events of the sources to the interest, and names the entries that may have changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_view::EntrySummary;
@@ -128,6 +128,15 @@ impl Intake {
         self.changes.publish(group);
         self.publish_uses();
         affected.into_iter().map(EntryChange::from).collect()
+    }
+
+    /// Notes which nodes have programs that read the shared stream.
+    pub(super) fn note_consumption(&self, nodes: BTreeMap<NodeName, bool>) -> Vec<EntryChange> {
+        let mut interest = self.interest.write();
+        let affected = nodes.iter().flat_map(|(node, consumes_cluster)| {
+            interest.note_consumption(node, *consumes_cluster)
+        });
+        affected.map(EntryChange::from).collect()
     }
 
     /// The content that an entry should have now; `None` where it should be absent.

@@ -49,6 +49,10 @@ impl ReportFold {
                         }
                     }
                     changed.node(&node);
+                    let consumes = progress.as_ref().and_then(|progress| progress.consumes_cluster);
+                    if let Some(consumes_cluster) = consumes.filter(|_| fold.has_caught_up) {
+                        self.consumption.note(node.clone(), consumes_cluster);
+                    }
                     if progress.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
                         differing.push(node);
                     }
@@ -230,7 +234,7 @@ impl ReportFold {
             }
             return Ok(None);
         };
-        let progress = match serde_json::from_slice::<NodeProgress>(value) {
+        let mut progress = match serde_json::from_slice::<NodeProgress>(value) {
             Ok(progress) => progress,
             Err(error) => {
                 let (partition, offset) = (recorded.partition, recorded.offset);
@@ -243,6 +247,8 @@ impl ReportFold {
             if is_older || progress.is_superseded_by(&known) {
                 return Ok(None);
             }
+            // A node that has just connected has not reported yet.
+            progress.consumes_cluster = progress.consumes_cluster.or(known.consumes_cluster);
         }
         batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
         Ok(Some(progress))

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::connection::session::{CloudResponse, SessionCommand};
+use crate::meta::cluster_consumers::ClusterConsumers;
 use crate::meta::object::Object;
 use crate::meta::operation::{Operation, OperationError, Plan, Verb, plan};
 use crate::meta::routing::{CloudQuery, Group, OperationSource, Route, route};
@@ -41,6 +42,8 @@ pub(crate) struct ApiHandler {
     pub(crate) session: mpsc::Sender<SessionCommand>,
     pub(crate) replica: mpsc::Sender<ReplicaCommand>,
     pub(crate) upstream: mpsc::Sender<UpstreamCommand>,
+    /// The programs that read the shared stream.
+    pub(crate) cluster_consumers: ClusterConsumers,
     /// Whether a hub has welcomed the session.
     pub(crate) connected: watch::Receiver<bool>,
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
@@ -99,8 +102,14 @@ impl ApiHandler {
             Plan::IsConnected(_) => {
                 Err(OperationError::Forbidden("connection state is read-only".to_owned()))
             }
-            Plan::Find { key, cloud } => self.find(&operation, key, cloud).await,
-            Plan::List { namespace, kind } => self.list(namespace, kind).await,
+            Plan::Find { key, cloud } => {
+                self.queried(key.kind());
+                self.find(&operation, key, cloud).await
+            }
+            Plan::List { namespace, kind } => {
+                self.queried(&kind);
+                self.list(namespace, kind).await
+            }
         }
     }
 
@@ -112,7 +121,17 @@ impl ApiHandler {
         &self,
         filter: Filter,
     ) -> Result<Result<Watch, TooManyWatches>, OperationError> {
-        request(&self.replica, |reply| ReplicaCommand::Watch { filter, reply }).await
+        // Before the watch is there: the cloud takes a while to assign the stream.
+        let consumer = (filter.group == Group::Mesh).then(|| self.cluster_consumers.watch());
+        let watch = request(&self.replica, |reply| ReplicaCommand::Watch { filter, reply }).await?;
+        Ok(watch.map(|watch| watch.with_consumer(consumer)))
+    }
+
+    /// A query for objects of this type came.
+    fn queried(&self, kind: &str) {
+        if Group::Mesh.sees(kind) {
+            self.cluster_consumers.query();
+        }
     }
 
     /// Returns the status of the edge.

@@ -30,7 +30,7 @@ mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::ResourceKey;
+use headwater_event::{ResourceKey, StreamId};
 use headwater_session::message::EdgeHeartbeat;
 use headwater_session::{EdgeInput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -47,6 +47,7 @@ use super::backoff::BackoffSettings;
 use super::dialer::{Dialer, DisconnectReason, LinkDialer};
 use super::link::LinkError;
 use crate::dependencies::{Chance, Clock};
+use crate::meta::cluster_consumers::{ClusterConsumers, ClusterConsumption};
 use crate::metrics::EdgeCounts;
 use crate::replica::{ReplicaCommand, ReplicaEvent};
 use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
@@ -59,6 +60,10 @@ pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 /// most of them. The hub knows the position of such a node this much later. The first acknowledgement
 /// after a pause is sent at once.
 pub const ACK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a node still counts as a reader of the shared stream after the last program has read it.
+/// A program that restarts must not cost the whole stream once more, which may have megabytes.
+pub const CONSUMER_GRACE: Duration = Duration::from_secs(3600);
 
 /// How often the session reads the clock for everything that has a deadline in seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -74,6 +79,8 @@ pub struct SessionSettings {
     pub heartbeat_interval: Duration,
     /// See [`ACK_INTERVAL`].
     pub ack_interval: Duration,
+    /// See [`CONSUMER_GRACE`].
+    pub consumer_grace: Duration,
 }
 
 /// What other tasks ask of the session.
@@ -111,6 +118,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) upstream: mpsc::Sender<UpstreamCommand>,
     pub(crate) upstream_events: mpsc::Receiver<UpstreamEvent>,
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
+    /// The programs that read the shared stream.
+    pub(crate) cluster_consumers: ClusterConsumers,
     /// Whether a hub has welcomed the present connection.
     pub(crate) connected: watch::Sender<bool>,
 }
@@ -132,6 +141,10 @@ pub(crate) struct Session {
     upstream: UpstreamQueue,
     inbox: Inbox,
     upstream_status: watch::Receiver<UpstreamStatus>,
+    cluster_consumers: ClusterConsumers,
+    cluster_consumption: ClusterConsumption,
+    /// Whether the node reads the shared stream, as of the last look.
+    consumes_cluster: bool,
     connected: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
     metrics: EdgeCounts,
@@ -169,6 +182,7 @@ impl Default for SessionSettings {
             backoff: BackoffSettings::default(),
             heartbeat_interval: HEARTBEAT_INTERVAL,
             ack_interval: ACK_INTERVAL,
+            consumer_grace: CONSUMER_GRACE,
         }
     }
 }
@@ -180,7 +194,8 @@ impl Session {
         hubs: Vec<HubAddress>,
         dependencies: SessionDependencies,
     ) -> Self {
-        let SessionSettings { protocol, backoff, heartbeat_interval, ack_interval } = settings;
+        let SessionSettings { protocol, backoff, heartbeat_interval, ack_interval, consumer_grace } =
+            settings;
         let SessionDependencies {
             dial,
             clock,
@@ -192,8 +207,15 @@ impl Session {
             upstream,
             upstream_events,
             upstream_status,
+            cluster_consumers,
             connected,
         } = dependencies;
+        let consumes_cluster = state
+            .assignment
+            .as_ref()
+            .is_some_and(|assignment| assignment.contains(&StreamId::Cluster));
+        let grace_ms = u64::try_from(consumer_grace.as_millis()).unwrap_or(u64::MAX);
+        let now_ms = clock.monotonic_ms();
         Self {
             protocol: EdgeSession::new(protocol, state),
             phase: Phase::Waiting { until: Instant::now() },
@@ -208,6 +230,9 @@ impl Session {
             upstream: UpstreamQueue::new(upstream),
             inbox: Inbox { commands, replica: replica_events, upstream: upstream_events },
             upstream_status,
+            cluster_consumers,
+            cluster_consumption: ClusterConsumption::at_start(consumes_cluster, now_ms, grace_ms),
+            consumes_cluster,
             connected,
             clock,
             metrics,
@@ -364,8 +389,14 @@ impl Session {
         }
         self.replica.tick(now_ms);
         self.upstream.tick(now_ms);
+        let is_used = self.cluster_consumers.take_use();
+        let consumed_before = self.consumes_cluster;
+        self.consumes_cluster = self.cluster_consumption.look(is_used, now_ms);
+        let has_changed = self.consumes_cluster != consumed_before;
         let interval = u64::try_from(self.heartbeat_interval.as_millis()).unwrap_or(u64::MAX);
-        if self.heartbeat_ms.is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= interval) {
+        let is_due =
+            self.heartbeat_ms.is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= interval);
+        if is_due || has_changed {
             let heartbeat = self.heartbeat();
             self.step(heartbeat);
         }
@@ -378,6 +409,7 @@ impl Session {
             outbox_depth: status.depth as u64,
             time_ms: self.clock.wall_ms(),
             meta_sync_ms: status.last_meta_sync_ms,
+            consumes_cluster: Some(self.consumes_cluster),
         })
     }
 }

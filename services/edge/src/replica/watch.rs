@@ -10,6 +10,7 @@ use headwater_event::ResourceKey;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::meta::cluster_consumers::ClusterWatch;
 use crate::meta::object::Object;
 use crate::meta::operation::Operation;
 use crate::meta::routing::Group;
@@ -67,6 +68,8 @@ pub(crate) struct Filter {
 pub(crate) struct Watch {
     items: mpsc::Receiver<WatchItem>,
     waiting: Arc<QueueUsage>,
+    /// Of a watch that reads the shared stream.
+    _consumer: Option<ClusterWatch>,
 }
 
 /// How full the queue of a watch is.
@@ -118,6 +121,11 @@ impl Filter {
 }
 
 impl Watch {
+    /// Counts the watch as a consumer of the shared stream.
+    pub(crate) fn with_consumer(self, consumer: Option<ClusterWatch>) -> Self {
+        Self { _consumer: consumer, ..self }
+    }
+
     /// Waits for the next item; `None`: the watch did not keep up, or the edge stops.
     pub(crate) async fn next(&mut self) -> Option<WatchItem> {
         let item = self.items.recv().await?;
@@ -158,7 +166,7 @@ impl Watchers {
         if watcher.send(listing, &self.settings) {
             self.watchers.push(watcher);
         }
-        Ok(Watch { items, waiting })
+        Ok(Watch { items, waiting, _consumer: None })
     }
 
     /// How many watches are open. A watch that its subscriber dropped counts until the next item.

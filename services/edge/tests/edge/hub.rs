@@ -51,6 +51,8 @@ struct State {
     /// What edges have acknowledged as durable.
     durable: BTreeMap<StreamId, Seq>,
     frame_bytes_max: Option<u64>,
+    /// See [`Hub::consumes_cluster`].
+    consumes_cluster: Option<bool>,
 }
 
 /// The end of a stream, as its writer knows it.
@@ -83,6 +85,7 @@ impl Hub {
                 holds_reports: false,
                 answers: BTreeMap::new(),
                 durable: BTreeMap::new(),
+                consumes_cluster: None,
                 frame_bytes_max: None,
             }),
             moved: watch::channel(0).0,
@@ -134,6 +137,11 @@ impl Hub {
     /// How far the edge has acknowledged the stream as durable.
     pub(crate) fn durable(&self, stream: &StreamId) -> Seq {
         self.state().durable.get(stream).copied().unwrap_or_default()
+    }
+
+    /// What the last heartbeat of the edge says of its programs.
+    pub(crate) fn consumes_cluster(&self) -> Option<bool> {
+        self.state().consumes_cluster
     }
 
     /// Ends every session: the hub stops, and edges are to connect elsewhere.
@@ -325,6 +333,7 @@ impl State {
     fn carry_out(&mut self, id: SessionId, output: HubOutput) -> Option<HubInput> {
         match output {
             HubOutput::Identify(identity) => {
+                self.consumes_cluster = None;
                 let admission = self.registry.admit(id, &identity);
                 if let Some((older, refusal)) = admission.replaced
                     && let Some(dismiss) = self.dismissals.get(&older)
@@ -348,7 +357,11 @@ impl State {
                 let outcome = Err(RequestError::NotFound);
                 Some(HubInput::Answered(Answer { id: request.id, outcome }))
             }
-            HubOutput::Alive(_) | HubOutput::Progressed(_) => None,
+            HubOutput::Alive(heartbeat) => {
+                self.consumes_cluster = heartbeat.consumes_cluster;
+                None
+            }
+            HubOutput::Progressed(_) => None,
             HubOutput::Send(_) | HubOutput::Share(_) | HubOutput::Close(_) => None,
         }
     }

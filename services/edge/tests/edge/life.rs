@@ -231,3 +231,27 @@ async fn a_stream_that_is_taken_from_the_node_leaves_it() {
     assert_eq!(status.streams[0].stream, private());
     bench.edge.stop().await;
 }
+
+#[tokio::test]
+async fn an_edge_says_whether_a_program_reads_the_shared_stream() {
+    let hub = Hub::start(&node()).await;
+    let says = async |consumes| {
+        eventually("its heartbeat", || async {
+            (hub.consumes_cluster() == Some(consumes)).then_some(())
+        })
+        .await;
+    };
+    let bench = Bench::start(&[hub.address]).await;
+    says(false).await;
+    let edged = bench.meta.watch("edged").await;
+    let mesh = bench.meta.watch("mesh").await;
+    says(true).await;
+    bench.until_durable(&private(), Seq(1)).await;
+    drop((edged, mesh));
+
+    // It has the stream: its programs start with it, and read the stream once more.
+    let bench = bench.crash().await;
+    bench.until("the hub", |status| status.connected).await;
+    says(true).await;
+    bench.edge.stop().await;
+}

@@ -122,6 +122,7 @@ impl Part for ControllerPart {
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
             shares_objects: settings.share_objects,
+            cluster_stream: settings.cluster_stream,
             metrics: ControllerMetrics::new(&dependencies.metrics.registry)?,
         })
         .await?;

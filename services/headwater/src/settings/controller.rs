@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headwater_controller::WriterTimings;
 use headwater_controller::source::manifest::data_directory_of;
+use headwater_controller::{ClusterStream, WriterTimings};
 use headwater_event::NodeName;
 use headwater_settings::DATA_DEFAULT;
 use headwater_settings::LogFormat;
@@ -59,6 +59,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) source_loss_max: Duration,
     /// Whether the log has an object that several nodes use once in a partition.
     pub(crate) share_objects: bool,
+    /// Which nodes get the stream `cluster`.
+    pub(crate) cluster_stream: ClusterStream,
     /// The settings of Kafka.
     pub(crate) kafka: Kafka,
     /// The data directory.
@@ -89,6 +91,7 @@ impl Default for ControllerSettings {
             heartbeats_missed: timings.heartbeats_missed,
             source_loss_max: timings.source_loss_max,
             share_objects: true,
+            cluster_stream: ClusterStream::Auto,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use headwater_cli::args::Up;
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
-    PodRemoval, PresenceLink, WriterTimings,
+    ClusterStream, Controller, ControllerDependencies, ControllerError, ControllerHandle,
+    ControllerMetrics, PodRemoval, PresenceLink, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -113,6 +113,8 @@ impl Cloud {
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: log.is_embedded(),
             shares_objects: true,
+            // The nodes are in this process: an event costs nothing on its way to them.
+            cluster_stream: ClusterStream::Always,
             metrics: ControllerMetrics::new(&seen.registry)?,
         })
         .await?;

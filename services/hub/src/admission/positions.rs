@@ -50,6 +50,7 @@ mod tests {
             outbox_depth: 0,
             contact_ms: 0,
             meta_sync_ms: 0,
+            consumes_cluster: None,
             streams: positions.iter().map(stream).collect(),
         }
     }

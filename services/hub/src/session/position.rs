@@ -20,6 +20,8 @@ pub(super) struct PositionPublisher {
     /// The identity in the edge's hello; `None` before the hub has taken it.
     identity: Option<Identity>,
     heartbeat: EdgeHeartbeat,
+    /// Whether programs of the node read the shared stream; `None` before the first heartbeat.
+    consumes_cluster: Option<bool>,
     contact_ms: i64,
     contact_at: Instant,
     schedule: AppendSchedule,
@@ -34,6 +36,7 @@ impl PositionPublisher {
         Self {
             identity: None,
             heartbeat: EdgeHeartbeat::default(),
+            consumes_cluster: None,
             contact_ms,
             contact_at: Instant::now(),
             schedule: AppendSchedule::default(),
@@ -62,6 +65,8 @@ impl PositionPublisher {
 
     /// The edge has sent a heartbeat.
     pub(super) fn heartbeat(&mut self, heartbeat: EdgeHeartbeat) {
+        // An edge of an earlier version does not report this, and may have programs that read it.
+        self.consumes_cluster = Some(heartbeat.consumes_cluster.unwrap_or(true));
         self.heartbeat = heartbeat;
     }
 
@@ -134,6 +139,7 @@ impl PositionPublisher {
             outbox_depth: self.heartbeat.outbox_depth,
             contact_ms: self.contact_ms,
             meta_sync_ms: self.heartbeat.meta_sync_ms,
+            consumes_cluster: self.consumes_cluster,
             streams: streams.collect(),
         }
     }

@@ -206,6 +206,7 @@ mod tests {
             outbox_depth: 0,
             contact_ms,
             meta_sync_ms: 0,
+            consumes_cluster: None,
             streams: Vec::new(),
         }
     }

@@ -31,6 +31,7 @@ async fn goes_on(world: &World) {
         group_events: GROUP_EVENTS,
         sole_writer: true,
         shares_objects: true,
+        cluster_stream: ClusterStream::Always,
         metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
     };
     let Ok(controller) = Controller::start(dependencies).await else { return };

@@ -26,6 +26,7 @@ async fn append_position(cloud: &TestCloud, node: &str, boot: u64) {
         outbox_depth: 0,
         contact_ms: 0,
         meta_sync_ms: 0,
+        consumes_cluster: None,
         streams: Vec::new(),
     };
     let record = Record {

@@ -36,7 +36,12 @@ impl IdleFleet {
             tokio::time::sleep(HEARTBEAT).await;
             self.closed += 1;
             let meta_sync_ms = i64::from(self.closed);
-            let heartbeat = EdgeHeartbeat { outbox_depth, time_ms: meta_sync_ms, meta_sync_ms };
+            let heartbeat = EdgeHeartbeat {
+                outbox_depth,
+                time_ms: meta_sync_ms,
+                meta_sync_ms,
+                consumes_cluster: Some(false),
+            };
             for edge in &self.edges {
                 let message = EdgeMessage::Heartbeat(heartbeat.clone());
                 edge.send(Ok(message.into())).await.expect("the session is there");

@@ -63,9 +63,10 @@ fn differs(last: &NodeProgress, now: &NodeProgress) -> bool {
         outbox_depth,
         contact_ms: _,
         meta_sync_ms,
+        consumes_cluster,
         streams,
     } = now;
-    (hub, connected, incarnation, boot, connection, outbox_depth, streams)
+    (hub, connected, incarnation, boot, connection, outbox_depth, consumes_cluster, streams)
         != (
             &last.hub,
             &last.connected,
@@ -73,6 +74,7 @@ fn differs(last: &NodeProgress, now: &NodeProgress) -> bool {
             &last.boot,
             &last.connection,
             &last.outbox_depth,
+            &last.consumes_cluster,
             &last.streams,
         )
         || (*meta_sync_ms > 0) != (last.meta_sync_ms > 0)
@@ -95,6 +97,7 @@ mod tests {
             outbox_depth: 0,
             contact_ms: 0,
             meta_sync_ms: 1,
+            consumes_cluster: None,
             streams: vec![NodeStreamProgress {
                 stream: StreamId::Cluster,
                 log_id: String::new(),
@@ -171,6 +174,7 @@ mod tests {
             NodeProgress { connection: 2, ..base.clone() },
             NodeProgress { outbox_depth: 1, ..base.clone() },
             NodeProgress { meta_sync_ms: 0, ..base.clone() },
+            NodeProgress { consumes_cluster: Some(true), ..base.clone() },
             NodeProgress { streams: Vec::new(), ..base.clone() },
         ];
         for changed in &changed {
