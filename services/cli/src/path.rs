@@ -102,6 +102,7 @@ mod tests {
             (".spec.c[0:2].n", json!([1, 2])),
             (".spec.c[-1:].n", json!([3])),
             (".spec.c[0,2].n", json!([1, 3])),
+            (".spec.c[00,02].n", json!([1, 3])),
             (".spec.c[?(@.k==\"b-c\")].n", json!([2])),
             (".spec.c[?(@.n>=2)].n", json!([2, 3])),
             (".spec.c[?(@.k)].n", json!([1, 2])),

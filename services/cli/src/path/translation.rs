@@ -117,7 +117,7 @@ impl<'t> Translation<'t> {
         if selectors.is_empty() || !selectors.chars().all(is_index) {
             return Err(format!("[{selectors}] is no index, slice, quoted name or condition"));
         }
-        self.each(&format!("[{selectors}]"));
+        self.each(&format!("[{}]", without_leading_zeros(selectors)));
         Ok(())
     }
 
@@ -140,6 +140,22 @@ impl<'t> Translation<'t> {
 /// The selector of a name. JSON's strings are strings of RFC 9535.
 fn selector(name: &str) -> String {
     format!("[{}]", serde_json::Value::from(name))
+}
+
+/// The numbers of indexes without leading zeros, which RFC 9535 does not allow.
+fn without_leading_zeros(selectors: &str) -> String {
+    let mut shortened = String::new();
+    let mut rest = selectors;
+    while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let (before, from) = rest.split_at(at);
+        let end = from.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        let significant = number.trim_start_matches('0');
+        shortened.push_str(before);
+        shortened.push_str(if significant.is_empty() { "0" } else { significant });
+        rest = after;
+    }
+    shortened + rest
 }
 
 /// Reads up to the bracket that closes the one before the letters.

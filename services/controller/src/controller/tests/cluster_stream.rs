@@ -64,6 +64,8 @@ async fn a_controller_that_starts_assigns_by_the_newest_positions() {
         let later = if loses_its_disks { world.elsewhere() } else { world.clone() };
         let running = later.start().await;
         running.list([pod("p", "c")]).await;
+        // The fold counts its lag once it has read something.
+        world.consume(Some(true)).await;
         running.folds("a").await;
         running.controller.stop().await;
         assert_eq!(world.assignments().await, before, "nothing has changed");
