@@ -73,7 +73,7 @@ async fn a_controller_that_starts_assigns_by_the_newest_positions() {
 }
 
 #[tokio::test]
-async fn a_node_that_has_not_said_keeps_the_shared_stream() {
+async fn a_node_without_a_report_keeps_the_shared_stream() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
