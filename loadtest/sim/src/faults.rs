@@ -1,6 +1,7 @@
 //! What befalls a world, drawn by chance, one thing after the other.
 
-use headwater_log::MemoryLog;
+use headwater_event::Partition;
+use headwater_log::{MemoryLog, PartitionFault};
 use headwater_store::Survival;
 
 use crate::frame::Frame;
@@ -8,6 +9,9 @@ use crate::world::World;
 
 /// How many things befall a world.
 const FAULTS: u64 = 60;
+
+/// How many kinds of them there are.
+const KINDS: u64 = 42;
 
 /// How long at most passes between two of them.
 const PAUSE_MS_MAX: u64 = 1_500;
@@ -24,6 +28,7 @@ enum Ending {
     Thaw(usize),
     ThawLog(usize),
     LogReturns(MemoryLog),
+    PartitionReturns(MemoryLog, Partition),
     Unstall(usize, usize),
     SwitchOn(usize),
     RemoveClone(usize),
@@ -47,7 +52,7 @@ pub(crate) async fn strike(world: &mut World) {
         world.pass(pause).await;
         world.restart_what_ended().await;
         later.end_what_is_due(world).await;
-        let kind = world.frame.below(40);
+        let kind = world.frame.below(KINDS);
         if mask & (1 << kind) != 0 {
             inject_fault(world, &mut later, kind).await;
         }
@@ -200,6 +205,18 @@ async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
             world.pass(1_000).await;
             world.weeks_pass().await;
         }
+        40 | 41 => {
+            let log = if frame.happens(700) { &world.downstream } else { &world.upstream };
+            let partition = world.partition();
+            let hangs = frame.happens(500);
+            frame.fault("partition away", format_args!("{partition} hangs: {hangs}"));
+            let fault = if hangs { PartitionFault::Hangs } else { PartitionFault::Fails };
+            log.set_partition_fault(partition, Some(fault));
+            later.0.push((
+                now + frame.below(40_000),
+                Ending::PartitionReturns(log.handle(), partition),
+            ));
+        }
         39 if !world.controllers[1 - controller].is_on() => {
             frame.count("second controller");
             world.controllers[1 - controller].start().await;
@@ -255,6 +272,7 @@ async fn end(world: &mut World, mut due: Vec<(u64, Ending)>) {
             }
             Ending::ThawLog(hub) => world.hubs[hub].downstream.handle.set_frozen(false),
             Ending::LogReturns(log) => log.set_available(true),
+            Ending::PartitionReturns(log, partition) => log.set_partition_fault(partition, None),
             Ending::Unstall(edge, hub) => world.network.stall(edge, hub, false),
             Ending::SwitchOn(edge) if !world.edges[edge].is_on() => world.switch_on(edge),
             Ending::SwitchOn(_) => {}

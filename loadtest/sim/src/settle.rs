@@ -58,6 +58,7 @@ async fn heal(world: &mut World) {
     world.frame.calm_down();
     world.downstream.set_available(true);
     world.upstream.set_available(true);
+    world.heal_partitions();
     world.set_clocks();
     world.network.heal();
     for index in 0..world.hubs.len() {

@@ -260,11 +260,23 @@ impl World {
         self.log_was_lost = true;
     }
 
+    /// A partition of the logs.
+    pub(crate) fn partition(&self) -> Partition {
+        Partition(u32::try_from(self.frame.below(self.partitions.into())).unwrap_or(0))
+    }
+
+    /// Every partition takes appends again.
+    pub(crate) fn heal_partitions(&self) {
+        for partition in (0..self.partitions).map(Partition) {
+            self.downstream.set_partition_fault(partition, None);
+            self.upstream.set_partition_fault(partition, None);
+        }
+    }
+
     /// The last records of a partition are lost, but for the claim that they were written under.
     pub(crate) async fn truncate_log(&mut self) {
         self.read_all();
-        let partition =
-            Partition(u32::try_from(self.frame.below(self.partitions.into())).unwrap_or(0));
+        let partition = self.partition();
         let claim = lock(&self.auditor).claim(partition);
         let Ok(bounds) = self.downstream.bounds(partition).await else { return };
         // What is older than the window is on every replica.
@@ -294,6 +306,7 @@ impl World {
             hub.upstream.handle.set_frozen(false);
         }
         self.controllers.iter().for_each(|controller| controller.freeze(false));
+        self.heal_partitions();
         // A writer that lives has appended heads behind its removals long before that.
         self.pass(HEADS_WITHIN_MS).await;
         if lock(&self.auditor).is_head_due() {

@@ -19,7 +19,7 @@ use crate::picture::changes::ChangeFeed;
 use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::{
     DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedConsumption,
-    SharedSnapshotRequests, UuidGenerator, WriterTimings, backup,
+    SharedSnapshotRequests, UnadoptedKeys, UuidGenerator, WriterTimings, backup,
 };
 use crate::report_fold::ReportFold;
 use crate::sink::{ObjectRemovals, Sink, SinkContext};
@@ -116,6 +116,7 @@ impl Controller {
             engine: published.clone(),
             clock: wall_clock.clone(),
             new_uuid,
+            unadopted: UnadoptedKeys::default(),
         };
         let follower = downstream.open().await?;
         let earlier = Arc::new(backup::published(&*published)?);

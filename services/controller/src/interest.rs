@@ -346,6 +346,12 @@ impl Interest {
         self.objects.insert(key, self.packer.pack_object(object))
     }
 
+    /// The streams that should have an object.
+    pub(crate) fn streams_of(&self, key: &ResourceKey) -> Vec<StreamId> {
+        let shared = is_shared(key).then_some(StreamId::Cluster);
+        shared.into_iter().chain(self.users_of(key).iter().map(StreamId::node)).collect()
+    }
+
     fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
         self.users.get(key).map_or_else(Vec::new, Users::nodes)
     }

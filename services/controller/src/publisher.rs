@@ -7,11 +7,12 @@
 //! ```
 //!
 //! One task owns everything here. While another controller writes the log it is a standby;
-//! otherwise it claims the log, compares everything, and then appends what changes. A few appends are
-//! in flight at a time while it compares and in bursts; a comparison takes the log as it will be after
-//! them. Otherwise a group of changes waits for the append before it. A controller claims only when
-//! its sources have listed. After a failed append the writer is discarded; the next one claims a
-//! higher epoch and compares everything.
+//! otherwise it claims the log, compares everything, and appends what changes, also while it compares.
+//! A few appends to each partition are in flight at a time while it compares and in bursts; a
+//! comparison takes the log as it will be after them. Otherwise a group of changes waits for the
+//! append before it. A controller claims only when its sources have listed. A failed append suspends
+//! its partition; when the partition takes appends again, the controller claims a higher epoch and
+//! compares everything.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -21,10 +22,13 @@
 //! | `log_fold` | opening the log and its fold |
 //! | `intake` | source events into the interest |
 //! | `identity` | UIDs where one controller writes after another |
+//! | `unadopted_keys` | the objects whose published UIDs are still to be adopted |
 //! | `comparison` | differences between interest and fold |
 //! | `difference` | the one event that makes an entry what it should be |
 //! | `entry_differences` | the events of a group of changes |
-//! | `writable_log` | appending, reading back, repairing |
+//! | `writable_log` | appending, reading back, repairing, each partition by itself |
+//! | `partition_lags` | which partitions lag, so that the others do not wait for them |
+//! | `partition_probes` | whether a suspended partition takes records again |
 //! | `heartbeat` | the heartbeats of the writer |
 //! | `snapshot_requests` | which nodes are to be asked for a snapshot, and when |
 //! | `backup` | published objects that the log may have lost |
@@ -46,13 +50,17 @@ mod intake;
 mod leadership;
 mod log_fold;
 mod log_generation;
+mod partition_lags;
+mod partition_probes;
 mod progress;
 mod snapshot_requests;
 mod source_health;
 mod standby;
 mod timings;
+mod unadopted_keys;
 mod writable_log;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +75,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::comparison::Comparison;
 use self::heartbeat::HeartbeatTask;
 use self::identity::IdentityMap;
 use self::intake::{Intake, IntakeChanges};
@@ -87,6 +96,7 @@ pub(crate) use self::log_fold::{DownstreamLog, LogFollower};
 pub use self::progress::Progress;
 pub(crate) use self::snapshot_requests::SharedSnapshotRequests;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, SOURCE_LOSS_MAX, WriterTimings};
+pub(crate) use self::unadopted_keys::UnadoptedKeys;
 
 /// Source events applied before their differences are appended: enough that one sync serves many,
 /// few enough that the first does not wait for the last.
@@ -154,6 +164,8 @@ pub(crate) struct PublisherDependencies {
 pub(crate) struct Publisher {
     leadership: Leadership,
     intake: Intake,
+    /// What the present epoch has still to compare.
+    comparison: Comparison,
     log: Arc<dyn Log>,
     engine: Arc<dyn Engine>,
     new_uuid: UuidGenerator,
@@ -177,8 +189,10 @@ impl Publisher {
         let PublisherDependencies { downstream, follower, address, metrics, .. } = dependencies;
         let new_uuid = downstream.new_uuid.clone();
         let (log, engine) = (downstream.log.clone(), downstream.engine.clone());
+        let unadopted = downstream.unadopted.clone();
         let leadership = Leadership::new(downstream, follower, address, dependencies.sole_writer);
-        let identities = IdentityMap::new(dependencies.uid_assignments, new_uuid.clone());
+        let identities =
+            IdentityMap::new(dependencies.uid_assignments, unadopted, new_uuid.clone());
         let mut intake = Intake::new(
             dependencies.interest,
             dependencies.changes,
@@ -192,6 +206,7 @@ impl Publisher {
         Self {
             leadership,
             intake,
+            comparison: Comparison::default(),
             log,
             engine,
             new_uuid,
@@ -229,6 +244,12 @@ impl Publisher {
                 Some(Err(error)) => Err(error),
             };
             let Err(error) = result else { return };
+            if let PublishError::PartitionReturned { partition } = error {
+                tracing::info!(%partition, "the partition takes appends again; the next epoch begins");
+                self.metrics.lost(error.kind());
+                self.progress.send_modify(|progress| progress.reconciled = false);
+                continue;
+            }
             self.leadership.note_failure(&error);
             let trouble = error_chain(&error);
             tracing::warn!(error = %trouble, "publishing stopped; trying again");
@@ -246,6 +267,7 @@ impl Publisher {
 
     /// Becomes the writer, once the sources have listed and no other controller keeps the log.
     async fn acquire(&mut self) -> Result<WritableLog, PublishError> {
+        self.intake.ended();
         let mut follower = self.leadership.follower().await?;
         self.wait_to_claim(&mut follower).await?;
         if self.leadership.is_standby() {
@@ -254,7 +276,7 @@ impl Publisher {
         }
         let WonClaim { follower, writer, previous, own, has_gap } =
             self.leadership.claim(follower).await?;
-        self.intake.claimed(previous, own, has_gap);
+        self.intake.claimed(previous, (own, writer.epoch()), has_gap);
         let (progress, metrics) = (self.progress.clone(), self.metrics.clone());
         Ok(WritableLog::new(follower, writer, self.engine.clone(), progress, metrics))
     }
@@ -266,7 +288,6 @@ impl Publisher {
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
             progress.is_standby = false;
-            progress.trouble = None;
         });
         // The former writer may have published everything that is in the queue, so all of it is
         // applied before the comparison.
@@ -278,17 +299,28 @@ impl Publisher {
         let _ = self.intake.note_consumption(self.consumption.take());
         let mut heartbeats =
             HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
-        self.compare_everything(&mut log).await?;
-        self.publish_changes(&mut log, &mut heartbeats).await?;
-        heartbeats.stop().await;
-        if let Err(error) = log.release().await {
-            let error = error_chain(&error);
-            tracing::warn!(error, "the log could not be released; a standby waits for a silence");
+        self.begin_comparison(&log)?;
+        let result = self.publish_changes(&mut log, &mut heartbeats).await;
+        if let Err(PublishError::PartitionReturned { .. }) = result {
+            // Nothing of the healthy partitions is left to the next epoch.
+            log.flush().await?;
+            heartbeats.stop().await;
+            self.leadership.keep(log.into_follower());
+        } else if result.is_ok() {
+            heartbeats.stop().await;
+            if let Err(error) = log.release().await {
+                let error = error_chain(&error);
+                tracing::warn!(
+                    error,
+                    "the log could not be released; a standby waits for a silence"
+                );
+            }
         }
-        Ok(())
+        result
     }
 
-    /// Appends changes as they come, heads and requests for snapshots, until it is stopped.
+    /// Compares everything, and appends changes as they come, heads and requests for snapshots, until
+    /// it is stopped.
     async fn publish_changes(
         &mut self,
         log: &mut WritableLog,
@@ -302,11 +334,17 @@ impl Publisher {
         let mut commands = Vec::new();
         let mut was_full = false;
         loop {
+            self.compare_recovered(log);
             // Behind a full group more events wait, and the next append begins at once. Otherwise a
             // change waits for the append before it, and those that come meanwhile go with it: small
-            // appends in flight cost a busy machine more than they save.
-            let takes_events = log.is_idle() || was_full && log.has_room();
-            let takes_commands = log.has_room();
+            // appends in flight cost a busy machine more than they save. No change waits for those of
+            // a comparison. It ends once nothing is in flight, so new changes wait for that.
+            let is_ending = self.comparison.awaits_appends() && log.is_whole();
+            let takes_commands = log.has_room() && !is_ending;
+            let is_comparing = self.is_comparing(log);
+            let goes_on = was_full || is_comparing;
+            let takes_events = takes_commands && (goes_on || log.is_idle());
+            let can_compare = self.can_compare(log);
             let next_request = self.snapshot_requests.next_due().filter(|_| takes_commands);
             let request_at = next_request.unwrap_or_else(Instant::now);
             // The rare branches come first: a source that always has events must not delay the
@@ -316,13 +354,16 @@ impl Publisher {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
                 error = heartbeats.failed() => return Err(error),
-                _ = heads.tick() => {
+                // Until then differences may make them needless.
+                _ = heads.tick(), if !is_comparing => {
                     log.append_heads().await?;
                     log.retire_bodies().await?;
                 }
                 result = log.advance() => {
                     result?;
-                    log.repair().await?;
+                    if !self.is_comparing(log) {
+                        log.repair().await?;
+                    }
                 }
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
@@ -345,10 +386,15 @@ impl Publisher {
                         commands.push(command);
                     }
                     self.execute(log, &mut commands).await?;
+                    // A source that always has events must not end the comparison.
+                    if self.can_compare(log) {
+                        self.compare(log).await?;
+                    }
                 }
                 1.. = self.commands.recv_many(&mut commands, COMMANDS_AT_ONCE), if takes_commands => {
                     self.execute(log, &mut commands).await?;
                 }
+                () = ready(()), if can_compare => self.compare(log).await?,
             }
         }
     }

@@ -332,8 +332,8 @@ impl<R: DerivedRows> Follower<R> {
         Ok(())
     }
 
-    /// Claims the log while it follows it. When this returns, everything that former writers wrote is
-    /// folded. Where the fold differs from what they recorded, the new writer continues from the
+    /// Claims the log while it follows it. When this returns, everything that former writers wrote to
+    /// the partitions that are not suspended is folded. Where the fold differs from what they recorded, the new writer continues from the
     /// fold, so the stream heals.
     ///
     /// # Errors
@@ -347,7 +347,11 @@ impl<R: DerivedRows> Follower<R> {
         self.verify()?;
         let mut claiming = ClaimAttempt::begin(&**log, &self.acceptance, claimant).await?;
         loop {
-            self.next().await?;
+            tokio::select! {
+                biased;
+                () = claiming.changed() => {}
+                step = self.next() => drop(step?),
+            }
             if let Some(mut writer) = claiming.advance(log, &self.acceptance).await? {
                 for stream in &self.damaged {
                     let position = self.state.position(stream).map_err(FollowError::from)?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::{Applied, BodyAddress, EntryKey, Event, ObjectHash, Removed, StreamId};
@@ -102,7 +103,11 @@ impl Scene {
 
     /// Moves the readers to the present: a record that everyone reads.
     async fn read_clock(&mut self) {
-        self.writer.heartbeats().append(false).await.expect("no fault is injected");
+        self.writer
+            .heartbeats()
+            .append(false, Duration::from_secs(10))
+            .await
+            .expect("no fault is injected");
         self.writer.reconciled().await.expect("no fault is injected");
         self.read().await;
     }
@@ -254,7 +259,7 @@ proptest! {
     fn every_fold_has_the_objects_and_nothing_else_whatever_happens(
         steps in proptest::collection::vec(step(), 1..30),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let mut scene = Scene::new().await;
             for step in steps {

@@ -1,7 +1,11 @@
 //! Appends: records go to the client in order; a call has the outcome of all its records, and one
 //! unknown outcome makes the call's unknown.
+//!
+//! A partition without a leader, or without enough replicas, lets its records time out. The client then
+//! waits for what is in flight and goes on with another epoch of its own, so records of other
+//! partitions are written meanwhile and behind that.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_log::{Append, AppendError, RecordPosition};
@@ -19,11 +23,14 @@ use crate::{HEADER, TRACEPARENT};
 /// The wait for room in the client's queue.
 const ROOM_AFTER: Duration = Duration::from_millis(5);
 
-/// A client that appends until the first unknown outcome.
+/// A client that appends. It is used until an outcome is unknown for another reason than the absence of
+/// one partition.
 pub(crate) struct KafkaAppender {
     context: ClientContext,
     producer: BackgroundProducer,
     settings: Arc<KafkaSettings>,
+    /// When the last call was written.
+    written: Mutex<Option<Instant>>,
 }
 
 impl KafkaAppender {
@@ -34,7 +41,7 @@ impl KafkaAppender {
         let context = ClientContext::new(counts);
         let config = settings.producer_config()?;
         let producer = BackgroundProducer::new(&config, context.clone())?;
-        Ok(Self { context, producer, settings })
+        Ok(Self { context, producer, settings, written: Mutex::default() })
     }
 
     /// Gives `records`, which the topic accepts as far as this process knows, to the client, in
@@ -42,7 +49,8 @@ impl KafkaAppender {
     pub(crate) async fn send(&self, records: &[Append]) -> SentAppend {
         let (done, finished) = oneshot::channel();
         let call = Arc::new(AppendCall::new(records.len(), done));
-        let deadline = Instant::now() + self.settings.delivery_timeout;
+        let began = Instant::now();
+        let deadline = began + self.settings.delivery_timeout;
         for (index, append) in records.iter().enumerate() {
             if let Err(code) = self.send_record(&call, index, append, deadline).await {
                 // The records after it are not sent either, which keeps their order.
@@ -50,17 +58,35 @@ impl KafkaAppender {
                 break;
             }
         }
-        SentAppend { call, finished }
+        SentAppend { call, finished, began }
     }
 
-    /// Discards the records that the client has not written. After [`AppendError::Unknown`] the
-    /// caller purges and drops this client: records that it has not sent are then never written.
+    /// Notes that a call was written.
+    pub(crate) fn note_written(&self) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether a call failed because its partition is away: its records timed out, while the client
+    /// wrote others.
+    pub(crate) fn is_partition_away(&self, failure: &AppendFailure) -> bool {
+        let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_timeout = |code: &RDKafkaErrorCode| {
+            matches!(code, RDKafkaErrorCode::MessageTimedOut | RDKafkaErrorCode::Partial)
+        };
+        written.is_some_and(|written| written > failure.began)
+            && failure.codes.iter().all(is_timeout)
+            && self.producer.client().fatal_error().is_none()
+    }
+
+    /// Discards the records that the client has not written. After [`AppendError::Unknown`], unless a
+    /// partition is away, the caller purges and drops this client: records that it has not sent are
+    /// then never written.
     pub(crate) fn purge(&self) {
         self.producer.discard_unwritten();
     }
 
     /// What a failed call means for its caller.
-    pub(crate) fn explain(&self, failure: AppendFailure) -> AppendError {
+    pub(crate) fn explain(&self, failure: &AppendFailure) -> AppendError {
         let topic = &self.settings.topic;
         if let Some((code, text)) = self.producer.client().fatal_error() {
             let reason = format!("{}: {text}", describe(code, topic));
@@ -103,11 +129,15 @@ impl KafkaAppender {
 pub(crate) struct SentAppend {
     call: Arc<AppendCall>,
     finished: oneshot::Receiver<()>,
+    began: Instant,
 }
 
-/// The codes of the records that were not written.
+/// A call whose records were not all written.
 pub(crate) struct AppendFailure {
+    /// The codes of the others.
     codes: Vec<RDKafkaErrorCode>,
+    /// When the client got the call.
+    began: Instant,
 }
 
 impl SentAppend {
@@ -115,7 +145,7 @@ impl SentAppend {
     /// client is purged.
     pub(crate) async fn outcome(self) -> Result<Vec<RecordPosition>, AppendFailure> {
         let _ = self.finished.await;
-        self.call.outcome().map_err(|codes| AppendFailure { codes })
+        self.call.outcome().map_err(|codes| AppendFailure { codes, began: self.began })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The log on Kafka: explicit partitions, a writer that stops at the first unknown outcome, and
+//! The log on Kafka: explicit partitions, a client that is discarded at an unknown outcome, and
 //! readers that report when the log is no longer the one that they read before.
 //!
 //! - [`KafkaSettings`]: the brokers, and librdkafka's settings. The safe ones are in one place, each

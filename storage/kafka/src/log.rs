@@ -2,8 +2,8 @@
 //!
 //! It owns one client for requests, at most one that appends, and the list of open readers. Appends
 //! take turns to give their records to the client, so the topic has them in the order of the calls.
-//! A client is discarded at its first unknown outcome; the caller then reads back before it appends
-//! again.
+//! A client is discarded at an unknown outcome; the caller then reads back before it appends again. If
+//! only a partition is away, the client stays: appends to the others go on.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -161,14 +161,24 @@ impl KafkaLog {
     async fn append_all(&self, records: &[Append]) -> Result<Vec<RecordPosition>, AppendError> {
         let (sent, used) = self.send(records).await?;
         // This call does not keep the client open, so another call can discard it.
-        let error = match sent.outcome().await {
-            Ok(positions) => return Ok(positions),
-            Err(error) => error,
+        let outcome = sent.outcome().await;
+        let appender = used.upgrade();
+        let failure = match outcome {
+            Ok(positions) => {
+                if let Some(appender) = appender {
+                    appender.note_written();
+                    close(appender);
+                }
+                return Ok(positions);
+            }
+            Err(failure) => failure,
         };
-        let Some(appender) = used.upgrade() else { return Err(error.unknown()) };
-        let error = appender.explain(error);
+        let Some(appender) = appender else { return Err(failure.unknown()) };
+        let error = appender.explain(&failure);
         match error {
-            AppendError::Unknown { .. } => self.discard(appender),
+            AppendError::Unknown { .. } if !appender.is_partition_away(&failure) => {
+                self.discard(appender);
+            }
             _ => close(appender),
         }
         Err(error)

@@ -1,7 +1,7 @@
 //! The claim by which a process becomes the one writer of a log, without the broker's help.
 //!
 //! ```text
-//!  begin: append the claim     read back in partition 0      read back everywhere
+//!  begin: append the claim     read back in partition 0      read back everywhere, or in time
 //!  ──────────────────────► Claimed ───────────────────► Marking ───────────────► Writer
 //!                             │ another's was first        │ a higher claim
 //!                             └──────────► lost ◄──────────┘
@@ -10,12 +10,23 @@
 //! The claimant reads the log meanwhile, in its own loop, into the same [`Acceptance`] as its fold.
 //! As soon as the claimant has read its claim in a partition, later records of a former writer there
 //! are invalid, and the positions in `Acceptance` are final.
+//!
+//! Partition 0 decides between claimants. Another partition that takes no claim in time is suspended:
+//! the writer appends nothing to it, so no promise depends on a claim there.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use headwater_event::record::Claim;
 use headwater_event::{LogId, Partition, RecordKey, WriterEpoch};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::acceptance::{Acceptance, Outcome};
@@ -26,6 +37,10 @@ use crate::writer::Writer;
 /// re-created arrives in the next life, where its epoch must be invalid. The number is larger than
 /// the claims of one life, and small enough that epochs of many lives stay exact in JSON.
 const EPOCHS_OF_A_LIFE: u64 = 1_000_000_000;
+
+/// How long a claimant waits for its claim in the partitions other than the first, and not longer than
+/// that for one that takes nothing: well within the silence after which a standby claims too.
+const MARKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The process that claims, in one attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,10 +92,17 @@ pub enum ClaimError {
 }
 
 /// A claim in progress.
-#[derive(Debug)]
 pub struct ClaimAttempt {
     claim: Claim,
-    marking: bool,
+    marks: Option<Marks>,
+}
+
+/// The claim on its way to the partitions other than the first.
+struct Marks {
+    running: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), AppendError>)>>,
+    /// The partitions that did not take it, and why.
+    failed: BTreeMap<Partition, AppendError>,
+    deadline: Instant,
 }
 
 impl ClaimAttempt {
@@ -107,11 +129,35 @@ impl ClaimAttempt {
             address: claimant.address.clone(),
         };
         log.append(vec![append(&claim, Partition(0))?]).await?;
-        Ok(Self { claim, marking: false })
+        Ok(Self { claim, marks: None })
     }
 
-    /// Continues the claim after a batch that `acceptance` has processed; call it after every batch.
-    /// Returns the writer as soon as the claim was read back in every partition.
+    /// Waits until the claim can continue without a batch: a partition refused it, or one has not
+    /// answered in time. Otherwise waits for ever. Cancel safe.
+    pub async fn changed(&mut self) {
+        let Some(Marks { running, failed, deadline }) = &mut self.marks else {
+            return pending().await;
+        };
+        if Instant::now() >= *deadline {
+            // Once it has continued, batches alone continue it.
+            return pending().await;
+        }
+        loop {
+            tokio::select! {
+                Some((partition, result)) = running.next() => {
+                    if let Err(error) = result {
+                        failed.insert(partition, error);
+                        return;
+                    }
+                }
+                () = sleep_until(*deadline) => return,
+            }
+        }
+    }
+
+    /// Continues the claim after a batch that `acceptance` has processed, and after
+    /// [`ClaimAttempt::changed`]; call it after each. Returns the writer as soon as the claim was read
+    /// back in every partition but those that took none in time.
     ///
     /// # Errors
     /// See [`ClaimError`].
@@ -120,30 +166,73 @@ impl ClaimAttempt {
         log: &Arc<dyn Log>,
         acceptance: &Acceptance,
     ) -> Result<Option<Writer>, ClaimError> {
-        let mut came_back = 0;
-        for state in acceptance.partitions().values() {
-            let Some(winner) = &state.claim else { continue };
-            if winner.epoch < self.claim.epoch {
-                continue;
+        let mut missing = Vec::new();
+        for (partition, state) in acceptance.partitions() {
+            match &state.claim {
+                Some(winner) if winner.epoch >= self.claim.epoch => {
+                    if winner.epoch > self.claim.epoch || winner.writer != self.claim.writer {
+                        let winner = Box::new(winner.clone());
+                        return Err(ClaimError::Lost { epoch: self.claim.epoch, winner });
+                    }
+                }
+                _ => missing.push(*partition),
             }
-            if winner.epoch > self.claim.epoch || winner.writer != self.claim.writer {
-                let winner = Box::new(winner.clone());
-                return Err(ClaimError::Lost { epoch: self.claim.epoch, winner });
-            }
-            came_back += 1;
         }
-        if came_back == acceptance.partitions().len() {
+        if missing.contains(&Partition(0)) {
+            return Ok(None);
+        }
+        if let Some(suspended) = self.suspended(&missing)? {
             let description = log.describe().await?;
             let claim = self.claim.clone();
-            return Ok(Some(Writer::new(log.clone(), &description, claim, acceptance)));
+            return Ok(Some(Writer::new(log.clone(), &description, claim, acceptance, suspended)));
         }
-        if came_back > 0 && !self.marking {
-            let others = acceptance.partitions().keys().filter(|other| **other != Partition(0));
-            let marks = others.map(|other| append(&self.claim, *other));
-            log.append(marks.collect::<Result<_, _>>()?).await?;
-            self.marking = true;
+        if self.marks.is_none() {
+            let running = FuturesUnordered::new();
+            for partition in missing {
+                let (log, mark) = (log.clone(), append(&self.claim, partition)?);
+                let call: BoxFuture<'static, _> =
+                    Box::pin(async move { (partition, log.append(vec![mark]).await.map(drop)) });
+                running.push(call);
+            }
+            let deadline = Instant::now() + MARKS_WITHIN;
+            self.marks = Some(Marks { running, failed: BTreeMap::new(), deadline });
         }
         Ok(None)
+    }
+
+    /// The partitions to be suspended, of those where the claim was not read back; `None`: it may
+    /// still be in some of them.
+    fn suspended(
+        &mut self,
+        missing: &[Partition],
+    ) -> Result<Option<BTreeMap<Partition, String>>, ClaimError> {
+        if missing.is_empty() {
+            return Ok(Some(BTreeMap::new()));
+        }
+        let Some(Marks { failed, deadline, .. }) = &mut self.marks else { return Ok(None) };
+        let is_lasting = |error: &AppendError| {
+            matches!(error, AppendError::NoPartition { .. } | AppendError::Fatal { .. })
+        };
+        if let Some(partition) = missing.iter().find(|at| failed.get(at).is_some_and(is_lasting))
+            && let Some(error) = failed.remove(partition)
+        {
+            return Err(error.into());
+        }
+        let is_late = Instant::now() >= *deadline;
+        if !is_late && missing.iter().any(|partition| !failed.contains_key(partition)) {
+            return Ok(None);
+        }
+        let reason = |partition: &Partition| match failed.get(partition) {
+            Some(error) => error.to_string(),
+            None => format!("it has not taken the claim within {} s", MARKS_WITHIN.as_secs()),
+        };
+        Ok(Some(missing.iter().map(|partition| (*partition, reason(partition))).collect()))
+    }
+}
+
+impl fmt::Debug for ClaimAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimAttempt").field("claim", &self.claim).finish_non_exhaustive()
     }
 }
 
@@ -163,9 +252,15 @@ pub async fn claim(
 ) -> Result<Writer, ClaimError> {
     let mut claiming = ClaimAttempt::begin(log.as_ref(), acceptance, claimant).await?;
     loop {
-        let batch = reader.next().await?;
-        let outcomes = acceptance.accept_batch(&batch, clock());
-        each(&batch, outcomes);
+        tokio::select! {
+            biased;
+            () = claiming.changed() => {}
+            batch = reader.next() => {
+                let batch = batch?;
+                let outcomes = acceptance.accept_batch(&batch, clock());
+                each(&batch, outcomes);
+            }
+        }
         if let Some(writer) = claiming.advance(log, acceptance).await? {
             return Ok(writer);
         }

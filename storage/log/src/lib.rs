@@ -56,5 +56,6 @@ pub use metadata::{
 };
 pub use upstream_log::{UpstreamLog, is_of_positions};
 pub use writer::{
-    Draft, EventPosition, Heartbeats, InFlightEntry, SHARED_BYTES_MIN, Writer, WriterError, repair,
+    BegunAppend, Draft, EventPosition, FinishedAppend, Heartbeats, InFlightEntry, InFlightUsage,
+    SHARED_BYTES_MIN, Writer, WriterError, repair,
 };

@@ -1,22 +1,28 @@
 //! The one writer of a log: gives events their seq, epoch and state hash, and appends them.
 //!
-//! A process that wins a claim ([`mod@crate::claim`]) gets a writer. It may have several appends in
-//! flight; the log keeps their order. The first append that fails ends the writer: its owner claims
-//! again and continues from what the log contains. The owner reads the events back and passes them
-//! to [`Writer::observe`]. Until then the writer remembers the last object that it appended under
-//! each key.
+//! A process that wins a claim ([`mod@crate::claim`]) gets a writer. A stream is in one partition, so
+//! each partition has calls of its own, and no partition waits for another one. It may have several
+//! appends in flight; the log keeps their order. The first append that fails suspends its partition:
+//! in this epoch the writer appends no more to it, and continues in the others. The owner claims again
+//! once the partition takes appends, and continues from what the log contains. The owner reads the
+//! events back and passes them to [`Writer::observe`]. Until then the writer remembers the last object
+//! that it appended under each key.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `pending` | append calls whose outcome is not known yet |
+//! | `error` | why events were not appended |
+//! | `in_flight` | what was appended under each key and not read back yet |
 //! | `heartbeats` | heartbeats, which do not wait for the writer's appends |
 //! | `shared_bodies` | objects that several events refer to |
 
+mod error;
 mod heartbeats;
+mod in_flight;
 mod pending;
 mod shared_bodies;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -28,13 +34,17 @@ use headwater_event::{
     Removed, Seq, StateHash, StreamId, WriterEpoch,
 };
 
+pub use self::error::WriterError;
+use self::error::failure;
 pub use self::heartbeats::Heartbeats;
-use self::heartbeats::{failure, heartbeat};
+use self::heartbeats::heartbeat;
+pub use self::in_flight::InFlightUsage;
+use self::in_flight::{InFlight, KeysInFlight};
 use self::pending::PendingAppends;
 pub use self::shared_bodies::SHARED_BYTES_MIN;
 use self::shared_bodies::{ObjectHashes, SharedBodies, StagedBodies};
 use crate::acceptance::{Acceptance, Outcome, RepairKey};
-use crate::log::{Append, Description, Log, Record};
+use crate::log::{Append, AppendError, Description, Log, Record};
 use crate::value::{OBJECT_BYTES_MAX, ValueEncoder, encode_reference};
 
 /// The value of records whose key is their whole content.
@@ -68,39 +78,6 @@ pub struct EventPosition {
     pub hash: StateHash,
 }
 
-/// Why events were not appended.
-#[derive(Debug, thiserror::Error)]
-pub enum WriterError {
-    /// One event is too large. None of the call was appended, and the writer lives; leave it out.
-    #[error("{stream}: {key} has {bytes} bytes in the log, at most {bytes_max} are taken")]
-    TooLarge {
-        /// The stream.
-        stream: StreamId,
-        /// The entry.
-        key: String,
-        /// The size of its record, or of its object.
-        bytes: usize,
-        /// The limit.
-        bytes_max: usize,
-    },
-    /// The log refused a call: certainly nothing of it was appended. Events behind it may be, so
-    /// this writer may append no more. Claim again.
-    #[error("the log refused the append: {reason}")]
-    Rejected {
-        /// What was wrong with it.
-        reason: String,
-    },
-    /// This writer may append no more: an append failed, or another writer claimed. The outcome of
-    /// appends in flight is unknown. Read the log to its end and claim again.
-    #[error("the writer of epoch {epoch} is dead: {reason}")]
-    Dead {
-        /// Its epoch.
-        epoch: WriterEpoch,
-        /// What ended it.
-        reason: String,
-    },
-}
-
 /// The one writer of a log, until another process claims a higher epoch.
 pub struct Writer {
     log: Arc<dyn Log>,
@@ -114,7 +91,38 @@ pub struct Writer {
     heads_due: BTreeSet<StreamId>,
     pending: PendingAppends,
     in_flight: KeysInFlight,
+    /// The partitions to which this writer may append no more, and why.
+    suspended: BTreeMap<Partition, String>,
     dead: Option<String>,
+}
+
+/// A call to the log that has begun: all of it in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BegunAppend {
+    /// The partition.
+    pub partition: Partition,
+    /// How many events it has; none if it has records without a position.
+    pub events: usize,
+}
+
+/// What became of a call that had begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FinishedAppend {
+    /// The oldest call of its partition: its events are durable and readable.
+    Appended {
+        /// The partition.
+        partition: Partition,
+        /// The events.
+        positions: Vec<EventPosition>,
+    },
+    /// A call failed. The outcome of all calls of this partition that have begun is unknown, and the
+    /// writer appends no more to it.
+    Suspended {
+        /// The partition.
+        partition: Partition,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// The position from which the next event of a stream continues.
@@ -142,42 +150,32 @@ pub enum InFlightEntry {
     Removed,
 }
 
-/// The last append under a key that the owner has not read back yet.
-#[derive(Debug)]
-struct InFlight {
-    seq: Seq,
-    /// The object and its hash; `None` after a removal, and for a head.
-    applied: Option<(ObjectHash, Applied)>,
-    /// The bytes of the object that it keeps in memory. Of the events that share one, the first.
-    object_bytes: usize,
-}
-
-/// The last append under each key that the owner has not read back yet.
-#[derive(Debug, Default)]
-struct KeysInFlight {
-    keys: HashMap<(StreamId, RepairKey), InFlight>,
-    /// The bytes of their objects.
-    object_bytes: usize,
-}
-
 /// An append in preparation: events with their positions, and the writer's state after the append.
 #[derive(Default)]
 struct StagedAppend {
-    appends: Vec<Append>,
-    positions: Vec<EventPosition>,
+    calls: BTreeMap<Partition, StagedCall>,
     streams: HashMap<StreamId, WritePosition>,
     heads_due: HashMap<StreamId, bool>,
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
     bodies: StagedBodies,
 }
 
+/// The records of one partition, and the positions of those that are events.
+#[derive(Default)]
+struct StagedCall {
+    appends: Vec<Append>,
+    positions: Vec<EventPosition>,
+}
+
 impl Writer {
-    /// The writer that `claim` made; `acceptance` has read the claim back in every partition.
+    /// The writer that `claim` made; `acceptance` has read the claim back in every partition except
+    /// those that are `suspended`.
     pub(crate) fn new(
         log: Arc<dyn Log>,
         description: &Description,
         claim: Claim,
         acceptance: &Acceptance,
+        suspended: BTreeMap<Partition, String>,
     ) -> Self {
         let metadata = *acceptance.metadata();
         let mut streams = HashMap::new();
@@ -202,6 +200,7 @@ impl Writer {
             heads_due,
             pending: PendingAppends::default(),
             in_flight: KeysInFlight::default(),
+            suspended,
             dead: None,
         }
     }
@@ -230,25 +229,30 @@ impl Writer {
         self.heads_due.insert(stream.clone());
     }
 
+    /// The partitions to which this writer may append no more, and why.
+    pub fn suspended(&self) -> &BTreeMap<Partition, String> {
+        &self.suspended
+    }
+
     /// How many keys it appended to that have not come back through [`Writer::observe`]. The
     /// owner keeps this small by reading.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.keys.len()
+        self.in_flight.len()
     }
 
-    /// The bytes of the objects under these keys.
-    pub fn in_flight_bytes(&self) -> usize {
-        self.in_flight.object_bytes
+    /// What of one partition has not come back.
+    pub fn in_flight_of(&self, partition: Partition) -> InFlightUsage {
+        self.in_flight.usage(partition)
     }
 
     /// What an append that has not come back makes of the entry `key` of `stream`. `None`: the
     /// owner's fold has the entry as the log will have it.
     pub fn in_flight_entry(&self, stream: &StreamId, key: &EntryKey) -> Option<InFlightEntry> {
-        if self.in_flight.keys.is_empty() {
+        if self.in_flight.is_empty() {
             return None;
         }
         let at = (stream.clone(), RepairKey::Entry(key.clone()));
-        let InFlight { seq, applied, .. } = self.in_flight.keys.get(&at)?;
+        let InFlight { seq, applied, .. } = self.in_flight.get(&at)?;
         Some(match applied.clone() {
             Some((object_hash, applied)) => {
                 InFlightEntry::Applied { seq: *seq, object_hash, applied }
@@ -263,24 +267,26 @@ impl Writer {
         self.pending.len()
     }
 
-    /// Begins to append events, of any streams, in the order given and behind all appends before
-    /// them; each stream's seqs go on densely. One call to the log, so that many events share one
-    /// sync. Returns the number of events; nothing is durable before [`Writer::finished`].
+    /// How many appends to one partition have begun and not finished.
+    pub fn pending_of(&self, partition: Partition) -> usize {
+        self.pending.len_of(partition)
+    }
+
+    /// Begins to append events, of any streams, in the order given and behind all appends to their
+    /// partition before them; each stream's seqs go on densely. One call to the log for each
+    /// partition, so that many events share one sync. Nothing is durable before
+    /// [`Writer::finished`]. Events of suspended partitions are left out.
     ///
     /// # Errors
-    /// See [`WriterError`]: nothing of the call was appended.
-    pub fn begin(&mut self, drafts: Vec<Draft>) -> Result<usize, WriterError> {
+    /// See [`WriterError`]: nothing was appended.
+    pub fn begin(&mut self, drafts: Vec<Draft>) -> Result<Vec<BegunAppend>, WriterError> {
         self.check_alive()?;
         let mut staged = StagedAppend::default();
         let mut hashes = ObjectHashes::default();
         for draft in drafts {
             self.stage(&mut staged, &mut hashes, draft)?;
         }
-        let StagedAppend { appends, positions, streams, heads_due, in_flight, bodies } = staged;
-        let events = positions.len();
-        if events == 0 {
-            return Ok(0);
-        }
+        let StagedAppend { calls, streams, heads_due, in_flight, bodies } = staged;
         self.bodies.begun(bodies);
         self.streams.extend(streams);
         for (at, sent) in in_flight {
@@ -292,105 +298,132 @@ impl Writer {
                 false => self.heads_due.remove(&stream),
             };
         }
-        self.pending.start(self.log.clone(), appends, positions);
-        Ok(events)
+        Ok(self.start(calls))
     }
 
-    /// Begins to append a head record to every stream whose last event is a removal, so that its
-    /// position outlives the tombstone. To be called well within the log's tombstone retention.
-    ///
-    /// # Errors
-    /// As [`Writer::begin`].
-    pub fn begin_heads(&mut self) -> Result<usize, WriterError> {
-        let drafts = self.heads_due.iter().map(|stream| head(stream.clone())).collect();
-        self.begin(drafts)
+    /// A head record for every stream whose last event is a removal, so that its position outlives
+    /// the tombstone. To be appended well within the log's tombstone retention.
+    pub fn heads(&self) -> Vec<Draft> {
+        self.heads_due.iter().map(|stream| head(stream.clone())).collect()
     }
 
     /// Begins to append the tombstones of bodies to which, in the owner's fold of everything that
     /// this writer was shown, no latest event refers. A body to which an append in flight refers
-    /// stays. Returns the number of tombstones.
+    /// stays, and so do those of suspended partitions.
     ///
     /// # Errors
     /// As [`Writer::begin`].
     pub fn begin_retiring(
         &mut self,
         unreferenced: impl IntoIterator<Item = BodyAddress>,
-    ) -> Result<usize, WriterError> {
+    ) -> Result<Vec<BegunAppend>, WriterError> {
         self.check_alive()?;
-        let appends = self.bodies.retire(unreferenced);
-        let count = appends.len();
-        if count > 0 {
-            self.pending.start(self.log.clone(), appends, Vec::new());
-        }
-        Ok(count)
+        let suspended = &self.suspended;
+        let bodies = unreferenced.into_iter().filter(|at| !suspended.contains_key(&at.partition));
+        let tombstones = self.bodies.retire(bodies);
+        Ok(self.start_records(tombstones))
     }
 
-    /// Waits for the oldest append that has begun. When this returns `Ok`, its events, which are
-    /// returned, are durable and readable. Waits for ever if there is none. Cancel safe.
+    /// Begins to mark in every partition that all differences of the sources are in the log. From
+    /// here on an absent entry is a removed entry, so all appends before it must have finished, and no
+    /// partition may be suspended.
     ///
     /// # Errors
-    /// [`WriterError::Rejected`] and [`WriterError::Dead`]: an append, not always the oldest,
-    /// failed. The outcome of all others that have begun is unknown.
-    pub async fn finished(&mut self) -> Result<Vec<EventPosition>, WriterError> {
+    /// [`WriterError::Suspended`], and [`WriterError::Dead`].
+    pub fn begin_reconciled(&mut self) -> Result<Vec<BegunAppend>, WriterError> {
         self.check_alive()?;
-        let result = poll_fn(|cx| self.pending.poll_next(cx)).await;
-        result.map_err(|error| {
-            self.dead = Some(error.to_string());
-            self.pending.discard();
-            failure(self.claim.epoch, error)
-        })
+        self.check_whole()?;
+        let key = RecordKey::Reconciled(self.claim.epoch);
+        let partitions = (0..self.metadata.partitions).map(Partition);
+        Ok(self.start_records(partitions.map(|partition| sign(&key, partition))))
+    }
+
+    /// Waits for the next append that finishes: of each partition the oldest one first. Waits for ever
+    /// if none has begun. Cancel safe.
+    ///
+    /// # Errors
+    /// [`WriterError::Rejected`] and [`WriterError::Dead`]: the writer may append to no partition any
+    /// more. The outcome of everything that has begun is unknown.
+    pub async fn finished(&mut self) -> Result<FinishedAppend, WriterError> {
+        self.check_alive()?;
+        let (partition, result) = poll_fn(|cx| self.pending.poll_next(cx)).await;
+        let error = match result {
+            Ok(positions) => return Ok(FinishedAppend::Appended { partition, positions }),
+            Err(error) => error,
+        };
+        let reason = error.to_string();
+        self.pending.discard(partition);
+        self.in_flight.discard(partition);
+        self.suspended.insert(partition, reason.clone());
+        let is_of_partition =
+            matches!(error, AppendError::Unknown { .. } | AppendError::Rejected { .. });
+        if is_of_partition && self.suspended.len() < self.metadata.partitions as usize {
+            return Ok(FinishedAppend::Suspended { partition, reason });
+        }
+        self.dead = Some(reason);
+        self.pending.discard_all();
+        Err(failure(self.claim.epoch, error))
     }
 
     /// Appends events as [`Writer::begin`] does, and waits for them and for all appends before
-    /// them. When this returns `Ok`, all are durable and readable.
+    /// them. When this returns `Ok`, all are durable and readable. The positions are in the order of
+    /// the partitions.
     ///
     /// # Errors
     /// See [`WriterError`].
     pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<EventPosition>, WriterError> {
-        let is_empty = self.begin(drafts)? == 0;
-        let last = self.finish_all().await?;
-        Ok(if is_empty { Vec::new() } else { last })
+        let partitions = self.metadata.partitions;
+        for partition in drafts.iter().map(|draft| draft.stream.partition(partitions)) {
+            self.check_partition(partition)?;
+        }
+        let begun = self.begin(drafts)?;
+        let mut last: BTreeMap<Partition, Vec<EventPosition>> = BTreeMap::new();
+        self.finish_all(|partition, positions| {
+            last.insert(partition, positions);
+        })
+        .await?;
+        Ok(begun.iter().filter_map(|call| last.remove(&call.partition)).flatten().collect())
     }
 
-    /// Appends heads as [`Writer::begin_heads`] does, and waits for them and for all appends before
-    /// them. Returns how many. When this returns `Ok`, all are durable and readable.
+    /// Appends the [`Writer::heads`], and waits for them and for all appends before them. Returns
+    /// how many. When this returns `Ok`, all are durable and readable.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub async fn append_heads(&mut self) -> Result<usize, WriterError> {
-        let heads = self.begin_heads()?;
-        self.finish_all().await?;
-        Ok(heads)
+        Ok(self.append(self.heads()).await?.len())
     }
 
-    /// Marks in every partition that all differences of the sources are in the log. From here on an
-    /// absent entry is a removed entry, so this first waits for all appends that have begun.
+    /// As [`Writer::begin_reconciled`]: waits for all appends before it, and for the marks.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub async fn reconciled(&mut self) -> Result<(), WriterError> {
-        self.finish_all().await?;
-        let key = RecordKey::Reconciled(self.claim.epoch);
-        let partitions = (0..self.metadata.partitions).map(Partition);
-        self.send(partitions.map(|partition| sign(&key, partition)).collect()).await
+        self.finish_all(|_, _| {}).await?;
+        self.begin_reconciled()?;
+        self.finish_all(|_, _| {}).await
     }
 
     /// The heartbeats of this writer. They do not wait for its appends.
     pub fn heartbeats(&self) -> Heartbeats {
-        Heartbeats { log: self.log.clone(), epoch: self.claim.epoch }
+        let (log, epoch) = (self.log.clone(), self.claim.epoch);
+        Heartbeats { log, epoch, partitions: self.metadata.partitions }
     }
 
     /// Appends the last heartbeat: this writer has stopped in order, and a standby may claim at
     /// once. Claims alone decide which records are valid. Without this heartbeat, a standby waits
-    /// until the heartbeats have been absent for long enough. Waits for all appends that have begun
-    /// before it.
+    /// until the heartbeats have been absent for long enough. The outcome of appends that have not
+    /// finished is unknown.
     ///
     /// # Errors
     /// As [`Writer::append`].
-    pub async fn release(mut self) -> Result<(), WriterError> {
-        self.finish_all().await?;
+    pub async fn release(self) -> Result<(), WriterError> {
+        self.check_alive()?;
+        let partition = Partition(0);
+        self.check_partition(partition)?;
         let last = Heartbeat { released: true, ..Heartbeat::default() };
-        self.send(vec![heartbeat(self.claim.epoch, last)]).await
+        let released = self.log.append(vec![heartbeat(self.claim.epoch, partition, last)]).await;
+        released.map(drop).map_err(|error| failure(self.claim.epoch, error))
     }
 
     /// Takes note of what its owner read from the log after the claim: what came back is no
@@ -414,11 +447,16 @@ impl Writer {
     }
 
     /// The keys that records which do not count have touched and that this writer has to append
-    /// again, see [`repair`]. Keys in flight are left out: what is on its way lies behind.
+    /// again, see [`repair`]. Keys in flight are left out: what is on its way lies behind. Keys of
+    /// suspended partitions are left to the next writer.
     pub fn repairs(&self, acceptance: &Acceptance) -> Vec<(StreamId, RepairKey)> {
         let touched = acceptance.repairs();
         let touched = touched.map(|(stream, repair)| (stream.clone(), repair.clone()));
-        touched.filter(|at| !self.in_flight.keys.contains_key(at)).collect()
+        let is_suspended = |stream: &StreamId| {
+            let partition = stream.partition(self.metadata.partitions);
+            self.suspended.contains_key(&partition)
+        };
+        touched.filter(|at| !self.in_flight.contains(at) && !is_suspended(&at.0)).collect()
     }
 
     /// Gives one draft its position.
@@ -430,6 +468,9 @@ impl Writer {
     ) -> Result<(), WriterError> {
         let Draft { stream, event, replaces, traceparent, is_shared } = draft;
         let partition = stream.partition(self.metadata.partitions);
+        if self.suspended.contains_key(&partition) {
+            return Ok(());
+        }
         let object_hash = match &event {
             Event::Applied(applied) => Some(hashes.of(&applied.object)),
             Event::Removed(_) | Event::Head => None,
@@ -471,9 +512,9 @@ impl Writer {
             }
         };
         let at = (stream.clone(), RepairKey::of(&event));
-        let mut sent = InFlight { seq: position.seq, applied: None, object_bytes: 0 };
+        let mut sent = InFlight { partition, seq: position.seq, applied: None, object_bytes: 0 };
         if let Some(key) = event.key() {
-            let before = staged.in_flight.get(&at).or_else(|| self.in_flight.keys.get(&at));
+            let before = staged.in_flight.get(&at).or_else(|| self.in_flight.get(&at));
             if let Some(before) = before.map_or(replaces, InFlight::object_hash) {
                 position.hash.subtract(&self.hash_key, key, &before);
             }
@@ -504,11 +545,12 @@ impl Writer {
             return Err(WriterError::TooLarge { stream, key, bytes, bytes_max });
         }
         let records = new_body.into_iter().chain([record]);
-        staged.appends.extend(records.map(|record| Append { partition, record }));
+        let call = staged.calls.entry(partition).or_default();
+        call.appends.extend(records.map(|record| Append { partition, record }));
         let (seq, hash) = (position.seq, position.hash);
         staged.streams.insert(stream.clone(), position);
         staged.heads_due.insert(stream.clone(), matches!(event, Event::Removed(_)));
-        staged.positions.push(EventPosition { stream, seq, hash });
+        call.positions.push(EventPosition { stream, seq, hash });
         Ok(())
     }
 
@@ -527,21 +569,54 @@ impl Writer {
         records.chain([(object, OBJECT_BYTES_MAX)]).find(|(bytes, bytes_max)| bytes > bytes_max)
     }
 
-    /// Appends records that have no position, and waits for them.
-    async fn send(&mut self, appends: Vec<Append>) -> Result<(), WriterError> {
-        self.check_alive()?;
-        self.pending.start(self.log.clone(), appends, Vec::new());
-        self.finish_all().await.map(drop)
+    /// Starts one call to the log for each partition.
+    fn start(&mut self, calls: BTreeMap<Partition, StagedCall>) -> Vec<BegunAppend> {
+        let mut begun = Vec::with_capacity(calls.len());
+        for (partition, StagedCall { appends, positions }) in calls {
+            begun.push(BegunAppend { partition, events: positions.len() });
+            self.pending.start(self.log.clone(), partition, appends, positions);
+        }
+        begun
     }
 
-    /// Waits for all appends that have begun, and returns the events of the last one.
-    async fn finish_all(&mut self) -> Result<Vec<EventPosition>, WriterError> {
-        self.check_alive()?;
-        let mut last = Vec::new();
-        while self.pending.len() > 0 {
-            last = self.finished().await?;
+    /// Starts to append records that have no position.
+    fn start_records(&mut self, records: impl IntoIterator<Item = Append>) -> Vec<BegunAppend> {
+        let mut calls: BTreeMap<Partition, StagedCall> = BTreeMap::new();
+        for append in records {
+            calls.entry(append.partition).or_default().appends.push(append);
         }
-        Ok(last)
+        self.start(calls)
+    }
+
+    /// Waits for all appends that have begun. `each` gets the events of each call. A failure is an
+    /// error, also of one partition alone.
+    async fn finish_all(
+        &mut self,
+        mut each: impl FnMut(Partition, Vec<EventPosition>),
+    ) -> Result<(), WriterError> {
+        self.check_alive()?;
+        while self.pending.len() > 0 {
+            match self.finished().await? {
+                FinishedAppend::Appended { partition, positions } => each(partition, positions),
+                FinishedAppend::Suspended { partition, reason } => {
+                    return Err(WriterError::Suspended { partition, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that this writer may append to `partition`.
+    fn check_partition(&self, partition: Partition) -> Result<(), WriterError> {
+        match self.suspended.get(&partition) {
+            Some(reason) => Err(WriterError::Suspended { partition, reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that this writer may append to every partition.
+    fn check_whole(&self) -> Result<(), WriterError> {
+        self.suspended.keys().next().map_or(Ok(()), |partition| self.check_partition(*partition))
     }
 
     fn check_alive(&self) -> Result<(), WriterError> {
@@ -553,37 +628,14 @@ impl Writer {
     }
 }
 
-impl InFlight {
-    fn object_hash(&self) -> Option<ObjectHash> {
-        self.applied.as_ref().map(|(hash, _)| *hash)
-    }
-}
-
-impl KeysInFlight {
-    fn insert(&mut self, at: (StreamId, RepairKey), sent: InFlight) {
-        self.object_bytes += sent.object_bytes;
-        if let Some(before) = self.keys.insert(at, sent) {
-            self.object_bytes -= before.object_bytes;
-        }
-    }
-
-    /// Forgets a key whose last append, or a later one, was read back.
-    fn came_back(&mut self, at: &(StreamId, RepairKey), seq: Seq) {
-        if self.keys.get(at).is_some_and(|sent| sent.seq <= seq)
-            && let Some(sent) = self.keys.remove(at)
-        {
-            self.object_bytes -= sent.object_bytes;
-        }
-    }
-}
-
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
             .field("claim", &self.claim)
             .field("streams", &self.streams.len())
             .field("pending", &self.pending)
-            .field("in_flight", &self.in_flight.keys.len())
+            .field("in_flight", &self.in_flight.len())
+            .field("suspended", &self.suspended)
             .field("dead", &self.dead)
             .finish_non_exhaustive()
     }

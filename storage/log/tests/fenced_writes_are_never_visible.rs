@@ -279,7 +279,7 @@ proptest! {
     fn every_reader_sees_one_history_and_none_sees_a_zombie(
         steps in proptest::collection::vec(step(), 1..40),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let mut world = World::new().await;
             for step in steps {

@@ -15,8 +15,8 @@ use headwater_event::{
 };
 use headwater_follow::Follower;
 use headwater_log::{
-    Append, AppendFault, CatchUpTarget, MemoryLog, MemorySettings, Outcome, Record, StoredRecord,
-    start_cursors,
+    Append, AppendFault, CatchUpTarget, MemoryLog, MemorySettings, Outcome, PartitionFault, Record,
+    StoredRecord, start_cursors,
 };
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
@@ -39,6 +39,7 @@ mod handover;
 mod key_repair;
 mod log_recreation;
 mod metrics;
+mod partitions;
 mod picture_changes;
 mod power_loss;
 mod reports;
@@ -49,6 +50,9 @@ mod terminations;
 mod wanted;
 
 const SOON: Duration = Duration::from_secs(10);
+
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(1);
 
 fn script() -> (mpsc::Sender<SourceEvent>, Box<dyn Source>) {
     let (sender, source) = ScriptedSource::new(SourceKind::OTHER);
@@ -328,7 +332,8 @@ async fn until_true(what: &str, done: impl AsyncFn() -> bool) {
     let end = Instant::now() + SOON;
     while !done().await {
         assert!(Instant::now() < end, "{what} did not come to be");
-        tokio::task::yield_now().await;
+        // Timers fire while the runtime has nothing to do.
+        tokio::time::sleep(POLL).await;
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct PublisherMetrics {
     claims: IntCounter,
     epoch: IntGauge,
     reconciled: IntGauge,
+    partitions_away: IntGauge,
     failures: [IntCounter; FailureKind::ALL.len()],
     changes: IntCounterVec,
     follows: IntGaugeVec,
@@ -52,6 +53,7 @@ pub(crate) enum FailureKind {
     Engine,
     Fenced,
     Follow,
+    Partition,
     Write,
 }
 
@@ -67,8 +69,15 @@ impl ChangeKind {
 }
 
 impl FailureKind {
-    const ALL: [Self; 6] =
-        [Self::LogMetadata, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
+    const ALL: [Self; 7] = [
+        Self::LogMetadata,
+        Self::Claim,
+        Self::Engine,
+        Self::Fenced,
+        Self::Follow,
+        Self::Partition,
+        Self::Write,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -77,6 +86,7 @@ impl FailureKind {
             Self::Engine => "engine",
             Self::Fenced => "fenced",
             Self::Follow => "follow",
+            Self::Partition => "partition",
             Self::Write => "write",
         }
     }
@@ -133,6 +143,11 @@ impl PublisherMetrics {
             reconciled: families.gauge(
                 "headwater_controller_reconciled",
                 "Whether everything that sources list is in the log (1) or not (0).",
+            )?,
+            partitions_away: families.gauge(
+                "headwater_controller_partitions_away",
+                "Partitions of the log that take no appends at present. The changes of their streams \
+                 wait; the others go on.",
             )?,
             failures: families.counters(
                 "headwater_controller_setbacks_total",
@@ -198,7 +213,7 @@ impl PublisherMetrics {
         match error {
             WriterError::TooLarge { .. } => too_large.inc(),
             WriterError::Rejected { .. } => rejected.inc(),
-            WriterError::Dead { .. } => dead.inc(),
+            WriterError::Suspended { .. } | WriterError::Dead { .. } => dead.inc(),
         }
     }
 
@@ -211,8 +226,13 @@ impl PublisherMetrics {
         self.reconciled.set(1);
     }
 
+    pub(crate) fn away(&self, partitions: usize) {
+        self.partitions_away.set(level(partitions));
+    }
+
     /// Counts a stop of publishing: there is no writer now.
     pub(crate) fn lost(&self, why: FailureKind) {
+        self.partitions_away.set(0);
         self.epoch.set(0);
         self.reconciled.set(0);
         self.failures[why as usize].inc();

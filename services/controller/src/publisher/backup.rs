@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use headwater_event::{LogId, ResourceKey, WriterEpoch};
+use headwater_event::{EntryKey, LogId, ResourceKey, StreamId, WriterEpoch};
 use headwater_follow::FollowError;
 use headwater_log::{Log, ReadError};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Json, Table, TableId};
-use headwater_view::{Selection, StreamReader};
+use headwater_view::{Entry, Selection, StreamReader};
 use serde::{Deserialize, Serialize};
 
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -134,6 +134,26 @@ pub(crate) fn published(engine: &dyn Engine) -> Result<EarlierObjects, EngineErr
         Ok(())
     })?;
     Ok(earlier)
+}
+
+/// The object at `key` as it is published in the first of `streams` that has it, and otherwise as it
+/// is in the backup.
+pub(crate) fn published_in(
+    engine: &dyn Engine,
+    key: &ResourceKey,
+    streams: &[StreamId],
+) -> Result<Option<PublishedObject>, EngineError> {
+    let (reader, entry_key) = (StreamReader::new(engine), EntryKey::from(key.clone()));
+    for stream in streams {
+        if let Some(Entry { uid, object, .. }) = reader.entry(stream, &entry_key)? {
+            return Ok(Some(PublishedObject { uid, payload: object }));
+        }
+    }
+    let saved = BACKUP.get(engine, key)?;
+    Ok(saved.map(|Json(BackupObject { uid, payload })| PublishedObject {
+        uid,
+        payload: payload.into(),
+    }))
 }
 
 impl EarlierObjects {

@@ -1,8 +1,19 @@
 //! The comparison of what should be published with what is published.
+//!
+//! A writer compares stream by stream, and appends what its sources change meanwhile: first it
+//! compares the streams of a change, so the first events of a stream in an epoch are always its
+//! differences. Entries that should not be there follow once every stream has what it should have.
+//!
+//! ```text
+//!  Comparing ──► nothing left, all appended ──► Marking ──► read back ──► Reconciled
+//!      ▲                                           │ a partition lags         │
+//!      └───────────────────────────────────────────┴──────────────────────────┘
+//! ```
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use headwater_event::{EntryKey, StreamId};
+use headwater_event::{EntryKey, Partition, StreamId};
 use headwater_log::Draft;
 use headwater_store::Engine;
 use headwater_view::{EntrySummary, StreamReader};
@@ -23,62 +34,258 @@ const COMPARE_CHUNK: usize = 256;
 /// Requests for snapshots in one append: the changes behind it wait no longer than for each other.
 const REQUESTS_AT_ONCE: usize = 256;
 
-impl Publisher {
-    /// Compares every entry that is published or desired, appends the differences, and then the
-    /// record that the log is reconciled.
-    pub(super) async fn compare_everything(
+/// What an epoch has still to compare.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// The streams that were not compared yet, by partition.
+    uncompared: BTreeMap<Partition, BTreeSet<StreamId>>,
+    /// Entries of compared streams that are published and should not be; sorted once all are known.
+    undesired: Vec<EntryId>,
+    is_sorted: bool,
+    stage: Stage,
+    /// Whether the log has the record of this epoch that everything is in it.
+    is_reconciled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Comparing,
+    /// The record that everything is in the log has begun.
+    Marking,
+    Reconciled,
+}
+
+/// The next step of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ComparisonStep {
+    /// Compare this stream.
+    Compare(StreamId),
+    /// Remove these entries where nothing wants them.
+    Remove(Vec<EntryId>),
+    /// Begin to append the record that everything is in the log, once all appends have come back.
+    Mark,
+    /// The record is in the log, once all appends have come back.
+    Finish,
+}
+
+impl Comparison {
+    /// A comparison of these streams. `partition` is that of a stream.
+    pub(super) fn of(
+        streams: impl IntoIterator<Item = StreamId>,
+        partition: impl Fn(&StreamId) -> Partition,
+    ) -> Self {
+        let mut comparison = Self::default();
+        comparison.add(streams, partition);
+        comparison
+    }
+
+    /// Compares these streams, also if they were compared before.
+    pub(super) fn add(
         &mut self,
-        log: &mut WritableLog,
-    ) -> Result<(), PublishError> {
-        let engine = self.engine.clone();
-        log.flush().await?;
-        if self.intake.must_adopt() {
-            self.intake.adopt(&backup::published(&*engine)?);
+        streams: impl IntoIterator<Item = StreamId>,
+        partition: impl Fn(&StreamId) -> Partition,
+    ) {
+        for stream in streams {
+            self.uncompared.entry(partition(&stream)).or_default().insert(stream);
         }
-        // Desired entries come first, so that nothing vanishes before its replacement is there.
-        let (mut compared, mut undesired) = (HashSet::new(), Vec::new());
-        for stream in self.intake.streams() {
-            let mut published = published_entries(&*engine, &stream).await?;
-            let differing = self.intake.take_differing(&stream, &mut published);
-            self.publish_entries(log, &differing).await?;
-            undesired.extend(entries_of(&stream, published));
-            compared.insert(stream);
+        self.stage = Stage::Comparing;
+        self.is_sorted = false;
+    }
+
+    /// Takes a stream that is compared now; `false`: it was compared before.
+    pub(super) fn take(&mut self, stream: &StreamId, partition: Partition) -> bool {
+        let Some(streams) = self.uncompared.get_mut(&partition) else { return false };
+        let is_taken = streams.remove(stream);
+        if streams.is_empty() {
+            self.uncompared.remove(&partition);
         }
-        for stream in log.streams() {
-            if !compared.contains(&stream) {
-                undesired.extend(entries_of(&stream, published_entries(&*engine, &stream).await?));
+        is_taken
+    }
+
+    /// Notes entries of a compared stream that are published and should not be.
+    pub(super) fn note_undesired(&mut self, entries: impl IntoIterator<Item = EntryId>) {
+        self.undesired.extend(entries);
+        self.is_sorted = false;
+    }
+
+    /// Whether streams have still to be compared, or entries to be removed, in partitions that are not
+    /// away.
+    fn is_comparing(&self, is_away: impl Fn(Partition) -> bool) -> bool {
+        let mut partitions = self.uncompared.keys();
+        self.stage == Stage::Comparing
+            && (!self.undesired.is_empty() || partitions.any(|partition| !is_away(*partition)))
+    }
+
+    /// Whether a step can be made now. `is_idle`: nothing is in flight in partitions that are not
+    /// away; `is_whole`: none is away.
+    fn is_due(&self, is_away: impl Fn(Partition) -> bool, is_idle: bool, is_whole: bool) -> bool {
+        match self.stage {
+            Stage::Comparing if self.awaits_appends() => is_idle && is_whole,
+            Stage::Comparing => self.is_comparing(is_away),
+            Stage::Marking => is_idle,
+            Stage::Reconciled => false,
+        }
+    }
+
+    /// Takes the next step.
+    fn take_step(&mut self, is_away: impl Fn(Partition) -> bool) -> ComparisonStep {
+        if self.stage == Stage::Marking {
+            return ComparisonStep::Finish;
+        }
+        let mut partitions = self.uncompared.iter().filter(|(partition, _)| !is_away(**partition));
+        if let Some(stream) = partitions.find_map(|(_, streams)| streams.first()) {
+            return ComparisonStep::Compare(stream.clone());
+        }
+        if !self.is_sorted {
+            // Pods leave first, then what they named. The first is the last here.
+            self.undesired.sort_by_cached_key(|entry| {
+                let is_pod = entry.key.resource().is_some_and(|key| key.kind() == "pod");
+                Reverse((!is_pod, entry.key.clone()))
+            });
+            self.is_sorted = true;
+        }
+        if self.undesired.is_empty() {
+            return ComparisonStep::Mark;
+        }
+        let from = self.undesired.len().saturating_sub(COMPARE_CHUNK);
+        let mut entries = self.undesired.split_off(from);
+        entries.reverse();
+        ComparisonStep::Remove(entries)
+    }
+
+    /// Whether all differences are known and begun, and only their appends are awaited.
+    pub(super) fn awaits_appends(&self) -> bool {
+        match self.stage {
+            Stage::Comparing => self.uncompared.is_empty() && self.undesired.is_empty(),
+            Stage::Marking => true,
+            Stage::Reconciled => false,
+        }
+    }
+}
+
+impl Publisher {
+    /// Begins to compare everything that is published or desired.
+    pub(super) fn begin_comparison(&mut self, log: &WritableLog) -> Result<(), PublishError> {
+        self.intake.adopt(&*self.engine)?;
+        let streams = self.intake.streams().into_iter().chain(log.streams());
+        self.comparison = Comparison::of(streams, |stream| log.partition(stream));
+        Ok(())
+    }
+
+    /// Compares the streams of partitions that have caught up once more: changes for them were left
+    /// out.
+    pub(super) fn compare_recovered(&mut self, log: &mut WritableLog) {
+        let recovered = log.take_recovered();
+        if recovered.is_empty() {
+            return;
+        }
+        let streams = self.intake.streams().into_iter().chain(log.streams());
+        let streams = streams.filter(|stream| recovered.contains(&log.partition(stream)));
+        self.comparison.add(streams, |stream| log.partition(stream));
+    }
+
+    /// Whether something is still to be compared in partitions that are not away.
+    pub(super) fn is_comparing(&self, log: &WritableLog) -> bool {
+        self.comparison.is_comparing(|partition| log.is_away(partition))
+    }
+
+    /// Whether the comparison can go on now.
+    pub(super) fn can_compare(&self, log: &WritableLog) -> bool {
+        let is_away = |partition| log.is_away(partition);
+        log.has_room() && self.comparison.is_due(is_away, log.is_idle(), log.is_whole())
+    }
+
+    /// Makes one step of the comparison: changes of the sources wait no longer than for that.
+    pub(super) async fn compare(&mut self, log: &mut WritableLog) -> Result<(), PublishError> {
+        match self.comparison.take_step(|partition| log.is_away(partition)) {
+            ComparisonStep::Compare(stream) => {
+                self.compare_stream(log, &stream, &HashMap::new()).await?;
             }
+            ComparisonStep::Remove(entries) => {
+                let changes = entries.into_iter().map(EntryChange::from).collect();
+                self.publish_differences(log, changes, Vec::new()).await?;
+            }
+            ComparisonStep::Mark => {
+                log.repair().await?;
+                if log.is_idle() && log.is_whole() {
+                    if !self.comparison.is_reconciled {
+                        log.begin_reconciled()?;
+                    }
+                    self.comparison.stage = Stage::Marking;
+                }
+            }
+            ComparisonStep::Finish => self.finish_comparison(log)?,
         }
-        // Pods leave first, then what they named.
-        undesired.sort_by_key(|entry| {
-            (entry.key.resource().is_none_or(|key| key.kind() != "pod"), entry.key.clone())
-        });
-        self.publish_entries(log, &undesired).await?;
-        log.flush().await?;
-        log.repair().await?;
-        log.append_reconciled().await?;
-        backup::clear(&*engine)?;
+        Ok(())
+    }
+
+    /// Ends the comparison: the log has all differences, and the record that says so.
+    fn finish_comparison(&mut self, log: &WritableLog) -> Result<(), PublishError> {
+        if !log.is_whole() {
+            // A partition may lack the record.
+            self.comparison.stage = Stage::Comparing;
+            return Ok(());
+        }
+        self.comparison.stage = Stage::Reconciled;
+        if std::mem::replace(&mut self.comparison.is_reconciled, true) {
+            return Ok(());
+        }
+        backup::clear(&*self.engine)?;
         self.metrics.reconciled();
         self.progress.send_modify(|progress| progress.reconciled = true);
         Ok(())
     }
 
-    /// Begins to append the differences of `entries`.
-    async fn publish_entries(
+    /// Compares a stream, if it was not compared yet, and begins to append what it lacks. `traces`
+    /// are those of the changes that are published behind it.
+    async fn compare_stream(
         &mut self,
         log: &mut WritableLog,
-        entries: &[EntryId],
+        stream: &StreamId,
+        traces: &HashMap<EntryId, Option<String>>,
     ) -> Result<(), PublishError> {
-        for chunk in entries.chunks(COMPARE_CHUNK) {
-            let changes = chunk.iter().cloned().map(EntryChange::from).collect();
-            self.publish(log, changes, Vec::new()).await?;
+        let partition = log.partition(stream);
+        if log.is_away(partition) || !self.comparison.take(stream, partition) {
+            return Ok(());
+        }
+        let mut published = published_entries(&*self.engine, stream).await?;
+        let differing = self.intake.take_differing(stream, &mut published);
+        self.comparison.note_undesired(entries_of(stream, published));
+        for chunk in differing.chunks(COMPARE_CHUNK) {
+            let change = |entry: &EntryId| {
+                let traceparent = traces.get(entry).cloned().flatten();
+                EntryChange { entry: entry.clone(), traceparent }
+            };
+            self.publish_differences(log, chunk.iter().map(change).collect(), Vec::new()).await?;
         }
         Ok(())
     }
 
-    /// Begins to append the differences of the changed entries, each entry once. `causes` are the
-    /// spans of the changes.
+    /// Begins to append the differences of the changed entries, each entry once, and before them
+    /// those of their streams. `causes` are the spans of the changes.
     pub(super) async fn publish(
+        &mut self,
+        log: &mut WritableLog,
+        mut changes: Vec<EntryChange>,
+        causes: Vec<Span>,
+    ) -> Result<(), PublishError> {
+        changes.retain(|change| !log.is_away(log.partition(&change.entry.stream)));
+        if !self.comparison.uncompared.is_empty() {
+            let trace = |change: &EntryChange| (change.entry.clone(), change.traceparent.clone());
+            let traces = changes.iter().map(trace).collect();
+            let streams: HashSet<_> = changes.iter().map(|change| &change.entry.stream).collect();
+            let mut streams: Vec<_> = streams.into_iter().collect();
+            streams.sort();
+            for stream in streams {
+                self.compare_stream(log, stream, &traces).await?;
+            }
+        }
+        self.publish_differences(log, changes, causes).await
+    }
+
+    /// Begins to append the differences of the changed entries, each entry once.
+    async fn publish_differences(
         &mut self,
         log: &mut WritableLog,
         changes: Vec<EntryChange>,
@@ -118,6 +325,11 @@ impl Publisher {
         let mut drafts = Vec::new();
         for node in self.snapshot_requests.take_due(Instant::now(), REQUESTS_AT_ONCE) {
             let stream = StreamId::node(&node);
+            if log.is_away(log.partition(&stream)) {
+                // Asked again after the interval of requests.
+                self.snapshot_requests.add(node);
+                continue;
+            }
             let published = log.entry_summary(&stream, &EntryKey::SnapshotRequest)?;
             drafts.push(snapshot_request(stream, published.as_ref(), (self.new_uuid)()));
             self.metrics.snapshot_requested();
@@ -127,7 +339,8 @@ impl Publisher {
     }
 }
 
-/// The entries of a stream as they are published. Nothing of the stream may be in flight.
+/// The entries of a stream as they are published. Nothing of the stream that changes an object may be
+/// in flight.
 async fn published_entries(
     engine: &dyn Engine,
     stream: &StreamId,

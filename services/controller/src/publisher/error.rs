@@ -1,6 +1,6 @@
 //! Why publishing stops. The publisher then opens the log again and claims it again.
 
-use headwater_event::StreamId;
+use headwater_event::{Partition, StreamId};
 use headwater_follow::{FollowError, TakeOverError};
 use headwater_log::{ClaimError, MetadataError, WriterError};
 use headwater_store::EngineError;
@@ -18,6 +18,9 @@ pub(super) enum PublishError {
     Fenced,
     #[error("stream {stream} accepts no more events in this epoch: {why}")]
     StreamStopped { stream: StreamId, why: String },
+    /// No failure: the next epoch can append to it.
+    #[error("partition {partition} takes appends again")]
+    PartitionReturned { partition: Partition },
     #[error("the log has no usable metadata")]
     LogMetadata(#[from] MetadataError),
     #[error("the log cannot be written")]
@@ -37,6 +40,7 @@ impl PublishError {
             Self::Fenced => FailureKind::Fenced,
             Self::LogMetadata(_) => FailureKind::LogMetadata,
             Self::Write(_) | Self::Heartbeats(_) | Self::StreamStopped { .. } => FailureKind::Write,
+            Self::PartitionReturned { .. } => FailureKind::Partition,
             Self::Engine(_) => FailureKind::Engine,
         }
     }

@@ -7,6 +7,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::source_health::SourceHealth;
 use super::{PublishError, WriterTimings};
 
+/// After this part of the interval, a heartbeat that partition 0 has not taken goes to the others, too.
+const PATIENCES: u32 = 2;
+
 /// Appends the heartbeats of one writer until it is dropped.
 pub(super) struct HeartbeatTask(AbortOnDropHandle<WriterError>);
 
@@ -33,7 +36,7 @@ impl HeartbeatTask {
                     );
                 }
                 yielded = yields;
-                if let Err(error) = heartbeats.append(yields).await {
+                if let Err(error) = heartbeats.append(yields, period / PATIENCES).await {
                     return error;
                 }
             }

@@ -6,18 +6,22 @@
 //! new UID: the one that its source assigned may have been published and removed since, and a
 //! removed UID must never come back. The source continues with the UIDs that it assigned, so this
 //! map translates them.
+//!
+//! A standby adopts before it takes over, so that a take-over adopts only what has changed since.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headwater_event::ResourceKey;
+use headwater_event::{ResourceKey, WriterEpoch};
 use headwater_object::Object;
+use headwater_store::{Engine, EngineError};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::UuidGenerator;
+use super::unadopted_keys::{AdoptionScope, UnadoptedKeys};
+use super::{UuidGenerator, backup};
 use crate::interest::Interest;
-use crate::source::{PublishedObjects, UidAssignment};
+use crate::source::{PublishedObject, PublishedObjects, UidAssignment};
 
 /// The objects whose published identity differs from the source's.
 pub(crate) struct IdentityMap {
@@ -28,6 +32,9 @@ pub(crate) struct IdentityMap {
     /// The last writer whose objects this controller has adopted; its own claim included.
     adopted_from: Option<Uuid>,
     must_adopt: bool,
+    unadopted: UnadoptedKeys,
+    /// Whether this controller is the writer: what its sources change then is what counts.
+    is_writer: bool,
 }
 
 /// The identity of one object.
@@ -41,9 +48,20 @@ struct Identity {
 }
 
 impl IdentityMap {
-    pub(super) fn new(assignments: Vec<Arc<dyn UidAssignment>>, new_uuid: UuidGenerator) -> Self {
-        let identities = HashMap::new();
-        Self { identities, assignments, new_uuid, adopted_from: None, must_adopt: false }
+    pub(super) fn new(
+        assignments: Vec<Arc<dyn UidAssignment>>,
+        unadopted: UnadoptedKeys,
+        new_uuid: UuidGenerator,
+    ) -> Self {
+        Self {
+            identities: HashMap::new(),
+            assignments,
+            new_uuid,
+            adopted_from: None,
+            must_adopt: false,
+            unadopted,
+            is_writer: false,
+        }
     }
 
     /// The sources started from what this writer had published.
@@ -56,16 +74,44 @@ impl IdentityMap {
         self.must_adopt = true;
     }
 
+    /// This controller writes no more.
+    pub(super) fn ended(&mut self) {
+        self.is_writer = false;
+    }
+
     /// See [`super::intake::Intake::claimed`].
-    pub(super) fn claimed(&mut self, newest: Option<Uuid>, own: Uuid, has_gap: bool) {
+    pub(super) fn claimed(
+        &mut self,
+        newest: Option<Uuid>,
+        (own, epoch): (Uuid, WriterEpoch),
+        has_gap: bool,
+    ) {
         self.must_adopt |= has_gap || newest != self.adopted_from;
         self.adopted_from = Some(own);
+        self.is_writer = true;
+        self.unadopted.note_claim(epoch);
+        if !self.must_adopt() {
+            // The sources started from what is published, and no other controller wrote since.
+            let _ = self.unadopted.take();
+        }
     }
 
     /// Whether published UIDs are to be adopted before anything is compared. UIDs that no source
     /// assigns are the same for every controller.
     pub(super) fn must_adopt(&self) -> bool {
         self.must_adopt && !self.assignments.is_empty()
+    }
+
+    /// Whether a standby has never adopted, or too much was published since.
+    pub(super) fn must_prepare(&self) -> bool {
+        !self.assignments.is_empty() && self.unadopted.is_everything()
+    }
+
+    /// Notes an object that a source has changed.
+    pub(super) fn note_change(&self, key: &ResourceKey) {
+        if !self.is_writer {
+            self.unadopted.note_change(key);
+        }
     }
 
     /// The object of a source, under the identity that counts.
@@ -91,40 +137,85 @@ impl IdentityMap {
         }
     }
 
-    /// Gives every object whose source assigns UIDs the published one, or a new one.
-    pub(super) fn adopt(&mut self, interest: &mut Interest, published: &dyn PublishedObjects) {
-        self.must_adopt = false;
-        let keys: Vec<ResourceKey> = interest.keys().cloned().collect();
-        for key in &keys {
-            let Some(object) = interest.object(key) else { continue };
-            let value = object.value();
-            let Some(assignment) = self.assignments.iter().find(|one| one.is_assigned(&value))
-            else {
-                continue;
-            };
-            let before = published.get(key);
-            if before.as_ref().is_some_and(|before| before.uid == object.uid()) {
-                continue;
+    /// Gives every object whose source assigns UIDs the published one, or a new one, if it may have
+    /// changed since the last adoption. `engine` has the fold of the log.
+    ///
+    /// # Errors
+    /// When the fold cannot be read; everything is to be adopted then.
+    pub(super) fn adopt(
+        &mut self,
+        interest: &mut Interest,
+        engine: &dyn Engine,
+    ) -> Result<(), EngineError> {
+        let scope = self.unadopted.take();
+        let adopted = self.adopt_scope(interest, engine, scope);
+        match adopted {
+            Ok(()) => self.must_adopt = false,
+            Err(_) => self.unadopted.note_everything(),
+        }
+        adopted
+    }
+
+    fn adopt_scope(
+        &mut self,
+        interest: &mut Interest,
+        engine: &dyn Engine,
+        scope: AdoptionScope,
+    ) -> Result<(), EngineError> {
+        match scope {
+            AdoptionScope::Everything => {
+                let published = backup::published(engine)?;
+                let keys: Vec<ResourceKey> = interest.keys().cloned().collect();
+                for key in &keys {
+                    self.adopt_key(interest, key, |key| Ok(published.get(key)))?;
+                }
             }
-            let before = before.map(|before| (before.uid.clone(), before.value()));
-            let (uid, created) = match before {
-                Some((uid, before)) if assignment.is_same_object(key, &before, &value) => {
-                    (uid, before["metadata"]["creationTimestamp"].clone())
+            AdoptionScope::Keys(keys) => {
+                for (key, stream) in keys {
+                    let streams: Vec<_> =
+                        stream.into_iter().chain(interest.streams_of(&key)).collect();
+                    self.adopt_key(interest, &key, |key| {
+                        backup::published_in(engine, key, &streams)
+                    })?;
                 }
-                _ => {
-                    let created = value["metadata"]["creationTimestamp"].clone();
-                    ((self.new_uuid)().to_string(), created)
-                }
-            };
-            let known = self.identities.remove(key);
-            let source_uid =
-                known.map_or_else(|| object.uid().to_owned(), |known| known.source_uid);
-            let identity = Identity { source_uid, uid, created };
-            if let Some(identified) = identity.set_in(&object) {
-                interest.apply(identified);
-                self.identities.insert(key.clone(), identity);
             }
         }
+        Ok(())
+    }
+
+    fn adopt_key(
+        &mut self,
+        interest: &mut Interest,
+        key: &ResourceKey,
+        published: impl FnOnce(&ResourceKey) -> Result<Option<PublishedObject>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let Some(object) = interest.object(key) else { return Ok(()) };
+        let value = object.value();
+        let Some(assignment) = self.assignments.iter().find(|one| one.is_assigned(&value)) else {
+            return Ok(());
+        };
+        let before = published(key)?;
+        if before.as_ref().is_some_and(|before| before.uid == object.uid()) {
+            return Ok(());
+        }
+        let before = before.map(|before| (before.uid.clone(), before.value()));
+        let (uid, created) = match before {
+            Some((uid, before)) if assignment.is_same_object(key, &before, &value) => {
+                (uid, before["metadata"]["creationTimestamp"].clone())
+            }
+            _ => {
+                let created = value["metadata"]["creationTimestamp"].clone();
+                ((self.new_uuid)().to_string(), created)
+            }
+        };
+        let known = self.identities.remove(key);
+        let source_uid = known.map_or_else(|| object.uid().to_owned(), |known| known.source_uid);
+        let identity = Identity { source_uid, uid, created };
+        if let Some(identified) = identity.set_in(&object) {
+            interest.apply(identified);
+            self.identities.insert(key.clone(), identity);
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId, WriterEpoch};
+use headwater_store::{Engine, EngineError};
 use headwater_view::EntrySummary;
 use tokio::sync::{mpsc, watch};
 use tracing::Span;
@@ -12,7 +13,7 @@ use super::identity::IdentityMap;
 use crate::interest::{EntryId, SharedInterest};
 use crate::metrics::{ChangeKind, PublisherMetrics};
 use crate::picture::changes::ChangeFeed;
-use crate::source::{Cause, Notice, PublishedObjects, SourceEvent};
+use crate::source::{Cause, Notice, SourceEvent};
 use crate::spans;
 
 /// The one writer of the interest.
@@ -78,6 +79,7 @@ impl Intake {
             let (affected, cause) = match event {
                 SourceEvent::Init => continue,
                 SourceEvent::InitApply(object) => {
+                    self.identities.note_change(object.key());
                     let object = self.identities.identify(object);
                     self.metrics.listed();
                     group.object(object.key());
@@ -88,6 +90,7 @@ impl Intake {
                     continue;
                 }
                 SourceEvent::Apply(object, mut cause) => {
+                    self.identities.note_change(object.key());
                     let object = self.identities.identify(object);
                     spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
                     group.object(object.key());
@@ -178,21 +181,39 @@ impl Intake {
         self.identities.another_wrote();
     }
 
+    /// Notes that this controller writes no more.
+    pub(super) fn ended(&mut self) {
+        self.identities.ended();
+    }
+
     /// Notes that this controller's claim `own` was won after that of `newest`; `has_gap` when yet
     /// another claim came between the two.
-    pub(super) fn claimed(&mut self, newest: Option<Uuid>, own: Uuid, has_gap: bool) {
+    pub(super) fn claimed(
+        &mut self,
+        newest: Option<Uuid>,
+        own: (Uuid, WriterEpoch),
+        has_gap: bool,
+    ) {
         self.identities.claimed(newest, own, has_gap);
     }
 
-    /// Whether the UIDs that another writer published are to be adopted.
-    pub(super) fn must_adopt(&self) -> bool {
-        self.identities.must_adopt()
+    /// Adopts the UIDs that another controller wrote, where it has to.
+    pub(super) fn adopt(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
+        if self.identities.must_adopt() {
+            self.identities.adopt(&mut self.interest.write(), engine)?;
+            self.changes.publish_everything();
+        }
+        Ok(())
     }
 
-    /// Adopts the UIDs of `published`, which another controller wrote.
-    pub(super) fn adopt(&mut self, published: &dyn PublishedObjects) {
-        self.identities.adopt(&mut self.interest.write(), published);
-        self.changes.publish_everything();
+    /// Adopts the UIDs of another writer as its standby, so that a take-over adopts only what has
+    /// changed since.
+    pub(super) fn prepare(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
+        if self.has_listed && self.identities.must_prepare() {
+            self.identities.adopt(&mut self.interest.write(), engine)?;
+            self.changes.publish_everything();
+        }
+        Ok(())
     }
 
     /// Counts a change of a source and begins its span.

@@ -22,7 +22,7 @@ pub(super) struct Leadership {
     downstream: DownstreamLog,
     /// Where hubs reach this controller.
     address: Option<String>,
-    /// The fold as it was opened at the start, until the first claim.
+    /// The fold, if it need not be opened: before the first claim, and between two epochs.
     follower: Option<LogFollower>,
     /// Whether the fold is to be rebuilt before the next claim.
     rebuild: bool,
@@ -89,6 +89,11 @@ impl Leadership {
     pub(super) fn note_failure(&mut self, error: &PublishError) {
         self.is_standby |= error.is_to_another_writer();
         self.rebuild = matches!(error, PublishError::Follow(error) if error.needs_rebuild());
+    }
+
+    /// Keeps the fold of a writer that ends its epoch, and claims again at once.
+    pub(super) fn keep(&mut self, follower: LogFollower) {
+        self.follower = Some(follower);
     }
 
     /// The fold, read to the end of the log.

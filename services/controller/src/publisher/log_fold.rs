@@ -8,10 +8,12 @@ use headwater_store::Engine;
 
 use super::backup;
 use super::log_generation::last_generation;
+use super::unadopted_keys::{PublishedRows, UnadoptedKeys};
 use super::{PublishError, UuidGenerator};
 
-/// The fold of the downstream log, with the number of references to each body.
-pub(crate) type LogFollower = Follower<BodyReferences>;
+/// The fold of the downstream log, with the number of references to each body. It notes the objects
+/// whose UIDs are to be adopted.
+pub(crate) type LogFollower = Follower<PublishedRows>;
 
 /// The downstream log, and the engine that holds its fold.
 #[derive(Clone)]
@@ -22,6 +24,7 @@ pub(crate) struct DownstreamLog {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: WallClock,
     pub(crate) new_uuid: UuidGenerator,
+    pub(crate) unadopted: UnadoptedKeys,
 }
 
 /// Why the fold of what was published cannot be opened.
@@ -44,7 +47,7 @@ impl DownstreamLog {
         backup::save_if_lost(log, metadata.log_id, engine, rebuild).await?;
         let (held, clock) = (self.engine.clone(), self.clock.clone());
         let mut follower = if rebuild {
-            Follower::rebuild(log, held, BodyReferences, clock).await?
+            Follower::rebuild(log, held, self.rows(), clock).await?
         } else {
             self.open_verified().await?
         };
@@ -64,12 +67,16 @@ impl DownstreamLog {
         Ok(follower)
     }
 
+    fn rows(&self) -> PublishedRows {
+        PublishedRows { references: BodyReferences, unadopted: self.unadopted.clone() }
+    }
+
     /// Opens the stored fold, and folds again if it has lost objects: sources take the UIDs of their
     /// objects from it.
     async fn open_verified(&self) -> Result<LogFollower, FollowError> {
         let log = &*self.log;
         let mut follower =
-            Follower::open(log, self.engine.clone(), BodyReferences, self.clock.clone()).await?;
+            Follower::open(log, self.engine.clone(), self.rows(), self.clock.clone()).await?;
         match follower.verify() {
             Ok(()) => Ok(follower),
             Err(error) if error.needs_rebuild() => {
@@ -77,8 +84,7 @@ impl DownstreamLog {
                     error = &error as &dyn std::error::Error,
                     "the controller folds the log again"
                 );
-                Follower::rebuild(log, self.engine.clone(), BodyReferences, self.clock.clone())
-                    .await
+                Follower::rebuild(log, self.engine.clone(), self.rows(), self.clock.clone()).await
             }
             Err(error) => Err(error),
         }

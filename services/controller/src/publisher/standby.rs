@@ -24,6 +24,9 @@ impl Publisher {
             self.show_standby();
         }
         while !self.may_claim(follower, is_silent)? {
+            if self.leadership.is_standby() {
+                self.intake.prepare(&*self.engine)?;
+            }
             tokio::select! {
                 biased;
                 step = follower.next() => {

@@ -1,21 +1,36 @@
 //! The downstream log while this controller is its writer: appends, reads back, repairs.
+//!
+//! Each partition goes on by itself. One that is *away* takes nothing: it lags, or an append to it has
+//! failed. What is to be appended there is left out, and the owner compares its streams later:
+//!
+//! ```text
+//!            nothing moves for LAG_MAX                  all of it came back
+//!  healthy ────────────────────────────► lagging ─────────────────────────────► compare its streams
+//!     │ an append fails                     │ an append fails
+//!     └────────────────────► suspended ◄────┘
+//!                                │ takes a probe
+//!                                └──────────────► the epoch ends; claim, and compare everything
+//! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, Event, StreamId, WriterEpoch};
+use headwater_event::{Applied, EntryKey, Event, Partition, StreamId, WriterEpoch};
 use headwater_follow::{BodyReferences, Step};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
-    Draft, EventPosition, Heartbeats, InFlightEntry, Outcome, Writer, WriterError, repair,
+    BegunAppend, Draft, EventPosition, FinishedAppend, Heartbeats, InFlightEntry, Outcome, Writer,
+    WriterError, repair,
 };
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, EntrySummary, StreamReader};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::Span;
 
+use super::partition_lags::PartitionLags;
+use super::partition_probes::PartitionProbes;
 use super::{LogFollower, Progress, PublishError};
 use crate::metrics::PublisherMetrics;
 use crate::spans;
@@ -24,12 +39,12 @@ use crate::spans;
 const APPEND_EVENTS_MAX: usize = 1024;
 const APPEND_BYTES_MAX: usize = 4 << 20;
 
-/// Appends whose outcome is awaited at the same time: enough that the log always has work, few
-/// enough that changes meanwhile gather into larger appends.
+/// Appends to one partition whose outcome is awaited at the same time: enough that the log always has
+/// work, few enough that changes meanwhile gather into larger appends.
 const APPENDS_IN_FLIGHT_MAX: usize = 4;
 
 /// Entries, and bytes of their objects, that were appended and not read back yet: what the writer
-/// keeps in memory. One append may exceed each.
+/// keeps in memory. One append may exceed each; a partition that lags keeps what it has besides.
 const ENTRIES_IN_FLIGHT_MAX: usize = 4096;
 const BYTES_IN_FLIGHT_MAX: usize = 16 << 20;
 
@@ -44,8 +59,14 @@ const BODIES_RETIRED_AT_ONCE: usize = 1024;
 pub(super) struct WritableLog {
     follower: LogFollower,
     writer: Writer,
-    /// The appends that the writer has begun, oldest first.
-    in_flight: VecDeque<AppendInFlight>,
+    /// The appends that the writer has begun in each partition, oldest first.
+    in_flight: BTreeMap<Partition, VecDeque<AppendInFlight>>,
+    lags: PartitionLags,
+    probes: PartitionProbes,
+    /// Partitions that have lagged and caught up.
+    recovered: Vec<Partition>,
+    /// Whether records may have touched keys that are to be repaired.
+    needs_repair: bool,
     engine: Arc<dyn Engine>,
     progress: watch::Sender<Progress>,
     metrics: PublisherMetrics,
@@ -57,8 +78,8 @@ struct AppendInFlight {
     began: Instant,
     /// The spans of its events, by their index.
     spans: Vec<(usize, Span)>,
-    /// The spans of the changes that end when the log has these events.
-    _causes: Vec<Span>,
+    /// The spans of the changes that end when the log has all of their events.
+    _causes: Arc<Vec<Span>>,
 }
 
 /// The bytes of the objects of some events. Events in a row that have the same object in memory have
@@ -77,7 +98,29 @@ impl WritableLog {
         progress: watch::Sender<Progress>,
         metrics: PublisherMetrics,
     ) -> Self {
-        Self { follower, writer, in_flight: VecDeque::new(), engine, progress, metrics }
+        let mut log = Self {
+            follower,
+            writer,
+            in_flight: BTreeMap::new(),
+            lags: PartitionLags::default(),
+            probes: PartitionProbes::default(),
+            recovered: Vec::new(),
+            needs_repair: true,
+            engine,
+            progress,
+            metrics,
+        };
+        // The claim could not be appended there.
+        for (partition, reason) in log.writer.suspended().clone() {
+            log.note_suspended(partition, &reason);
+        }
+        log.show_away();
+        log
+    }
+
+    /// Leaves the fold, for the next claim of this controller. The writer ends.
+    pub(super) fn into_follower(self) -> LogFollower {
+        self.follower
     }
 
     /// The writer's epoch.
@@ -131,64 +174,106 @@ impl WritableLog {
         self.follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect()
     }
 
-    /// Whether every append has finished and was read back.
+    /// The partition of a stream.
+    pub(super) fn partition(&self, stream: &StreamId) -> Partition {
+        stream.partition(self.follower.acceptance().metadata().partitions)
+    }
+
+    /// Whether a partition takes nothing at present: events for it are left out.
+    pub(super) fn is_away(&self, partition: Partition) -> bool {
+        self.lags.contains(partition) || self.writer.suspended().contains_key(&partition)
+    }
+
+    /// Whether every partition takes appends.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lags.lagging().len() == 0 && self.writer.suspended().is_empty()
+    }
+
+    /// The partitions that have lagged and caught up since the last call. Events for them were left
+    /// out.
+    pub(super) fn take_recovered(&mut self) -> Vec<Partition> {
+        std::mem::take(&mut self.recovered)
+    }
+
+    /// Whether every append has finished and was read back, except in partitions that are away.
     pub(super) fn is_idle(&self) -> bool {
-        self.writer.pending() == 0 && self.writer.in_flight() == 0
+        self.lags.is_idle()
     }
 
-    /// Whether another append may begin without waiting for those in flight.
+    /// Whether another append to any partition may begin without waiting for those in flight.
     pub(super) fn has_room(&self) -> bool {
-        self.writer.pending() < APPENDS_IN_FLIGHT_MAX
-            && self.writer.in_flight() < ENTRIES_IN_FLIGHT_MAX
-            && self.writer.in_flight_bytes() < BYTES_IN_FLIGHT_MAX
+        self.has_memory() && self.lags.awaited().all(|(partition, _)| self.takes_more(*partition))
     }
 
-    /// Begins to append events, in groups, each as soon as there is room. `causes` are the spans that
-    /// end when the log has all of them. An event that is too large for the log is left out and
-    /// logged.
+    fn has_room_in(&self, partition: Partition) -> bool {
+        self.has_memory() && self.takes_more(partition)
+    }
+
+    fn takes_more(&self, partition: Partition) -> bool {
+        self.writer.pending_of(partition) < APPENDS_IN_FLIGHT_MAX
+    }
+
+    fn has_memory(&self) -> bool {
+        let usages = self.lags.awaited().map(|(partition, _)| self.writer.in_flight_of(*partition));
+        let (mut entries, mut bytes) = (0, 0);
+        for usage in usages {
+            entries += usage.keys;
+            bytes += usage.bytes;
+        }
+        entries < ENTRIES_IN_FLIGHT_MAX && bytes < BYTES_IN_FLIGHT_MAX
+    }
+
+    /// Begins to append events, in groups of one partition, each as soon as there is room. `causes`
+    /// are the spans that end when the log has all of them. An event that is too large for the log is
+    /// left out and logged; one for a partition that is away is left out.
     pub(super) async fn append(
         &mut self,
         drafts: Vec<Draft>,
         causes: Vec<Span>,
     ) -> Result<(), PublishError> {
-        let mut causes = Some(causes);
-        let mut rest = drafts.into_iter().peekable();
-        while rest.peek().is_some() {
-            let mut group = Vec::new();
-            let mut objects = ObjectBytes::default();
-            while let Some(draft) = rest
-                .next_if(|_| group.len() < APPEND_EVENTS_MAX && objects.bytes < APPEND_BYTES_MAX)
-            {
-                objects.add(&draft.event);
-                group.push(draft);
+        let causes = Arc::new(causes);
+        let mut partitions: BTreeMap<Partition, Vec<Draft>> = BTreeMap::new();
+        for draft in drafts {
+            partitions.entry(self.partition(&draft.stream)).or_default().push(draft);
+        }
+        for (partition, drafts) in partitions {
+            let mut rest = drafts.into_iter().peekable();
+            while rest.peek().is_some() {
+                let mut group = Vec::new();
+                let mut objects = ObjectBytes::default();
+                while let Some(draft) = rest.next_if(|_| {
+                    group.len() < APPEND_EVENTS_MAX && objects.bytes < APPEND_BYTES_MAX
+                }) {
+                    objects.add(&draft.event);
+                    group.push(draft);
+                }
+                self.begin_group(partition, group, causes.clone()).await?;
             }
-            let is_last = rest.peek().is_none();
-            let causes = causes.take_if(|_| is_last).unwrap_or_default();
-            self.begin_group(group, causes).await?;
         }
         Ok(())
     }
 
     async fn begin_group(
         &mut self,
+        partition: Partition,
         mut group: Vec<Draft>,
-        causes: Vec<Span>,
+        causes: Arc<Vec<Span>>,
     ) -> Result<(), PublishError> {
-        while !self.has_room() {
+        while !self.is_away(partition) && !self.has_room_in(partition) {
             self.advance().await?;
+        }
+        if self.is_away(partition) {
+            return Ok(());
         }
         let partitions = self.follower.acceptance().metadata().partitions;
         loop {
             let mut drafts = group.clone();
             let spans = spans::appends(&mut drafts, partitions);
-            let began = Instant::now();
             let begun = self.writer.begin(drafts);
             match begun.inspect_err(|error| self.metrics.append_failed(error)) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {
+                Ok(begun) => {
                     let events = group.into_iter().map(|draft| draft.event).collect();
-                    let append = AppendInFlight { events, began, spans, _causes: causes };
-                    self.in_flight.push_back(append);
+                    self.note_begun(&begun, events, spans, &causes);
                     return Ok(());
                 }
                 Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
@@ -208,17 +293,7 @@ impl WritableLog {
 
     /// Begins to append a head to each stream whose last event was a removal.
     pub(super) async fn append_heads(&mut self) -> Result<(), PublishError> {
-        while !self.has_room() {
-            self.advance().await?;
-        }
-        let began = Instant::now();
-        let heads = self.writer.begin_heads()?;
-        if heads > 0 {
-            let events = vec![Event::Head; heads];
-            let append = AppendInFlight { events, began, spans: Vec::new(), _causes: Vec::new() };
-            self.in_flight.push_back(append);
-        }
-        Ok(())
+        self.append(self.writer.heads(), Vec::new()).await
     }
 
     /// Begins to append the tombstones of bodies to which no published entry refers.
@@ -226,31 +301,41 @@ impl WritableLog {
         while !self.has_room() {
             self.advance().await?;
         }
-        let began = Instant::now();
         let unreferenced = BodyReferences::unreferenced(&*self.engine, BODIES_RETIRED_AT_ONCE)?;
-        if self.writer.begin_retiring(unreferenced)? > 0 {
-            let events = Vec::new();
-            let append = AppendInFlight { events, began, spans: Vec::new(), _causes: Vec::new() };
-            self.in_flight.push_back(append);
-        }
+        let lags = &self.lags;
+        let unreferenced = unreferenced.into_iter().filter(|at| !lags.contains(at.partition));
+        let begun = self.writer.begin_retiring(unreferenced)?;
+        self.note_begun(&begun, Vec::new(), Vec::new(), &Arc::default());
         Ok(())
     }
 
-    /// Waits until the oldest append has finished, or reads what comes next in the log, whichever is
-    /// first. A higher claim ends this writer. Cancel safe.
+    /// Waits until an append has finished, reads what comes next in the log, or notes a partition that
+    /// lags, whichever is first. A higher claim ends this writer, and so does a suspended partition that
+    /// takes records again. Cancel safe.
     pub(super) async fn advance(&mut self) -> Result<(), PublishError> {
+        let lag = self.lags.deadline();
         tokio::select! {
             biased;
+            partition = self.probes.next() => {
+                return Err(PublishError::PartitionReturned { partition });
+            }
             finished = self.writer.finished(), if self.writer.pending() > 0 => {
-                let positions = finished.inspect_err(|error| self.metrics.append_failed(error))?;
-                self.note_finished(&positions);
+                let finished = finished.inspect_err(|error| self.metrics.append_failed(error))?;
+                self.note_finished(finished);
             }
             step = self.follower.next() => self.observe(&step?)?,
+            () = sleep_until(lag.unwrap_or_else(Instant::now)), if lag.is_some() => {
+                for partition in self.lags.begin(Instant::now()) {
+                    tracing::warn!(%partition, "the partition lags; the others go on without it");
+                }
+                self.show_away();
+            }
         }
         Ok(())
     }
 
-    /// Waits until every append has finished and was read back: the fold is what the log holds.
+    /// Waits until every append has finished and was read back, except in partitions that are away: the
+    /// fold is what the log holds.
     pub(super) async fn flush(&mut self) -> Result<(), PublishError> {
         while !self.is_idle() {
             self.advance().await?;
@@ -261,6 +346,9 @@ impl WritableLog {
     /// Begins to append the published entry again for each key that a fenced record has touched, so
     /// that compaction does not keep that record.
     pub(super) async fn repair(&mut self) -> Result<(), PublishError> {
+        if !std::mem::take(&mut self.needs_repair) {
+            return Ok(());
+        }
         let mut drafts = Vec::new();
         for (stream, touched) in self.writer.repairs(self.follower.acceptance()) {
             let present = match &touched {
@@ -274,27 +362,104 @@ impl WritableLog {
         self.append(drafts, Vec::new()).await
     }
 
-    /// Appends the record that everything that the sources listed is in the log.
-    pub(super) async fn append_reconciled(&mut self) -> Result<(), PublishError> {
-        self.flush().await?;
-        Ok(self.writer.reconciled().await?)
+    /// Begins to append the record that everything that the sources listed is in the log. The log is
+    /// idle and whole.
+    pub(super) fn begin_reconciled(&mut self) -> Result<(), PublishError> {
+        let begun = self.writer.begin_reconciled()?;
+        self.note_begun(&begun, Vec::new(), Vec::new(), &Arc::default());
+        Ok(())
     }
 
     /// Appends the last heartbeat, by which a standby takes over without waiting for a silence.
     pub(super) async fn release(mut self) -> Result<(), PublishError> {
         self.flush().await?;
+        let partition = Partition(0);
+        if self.lags.contains(partition) {
+            return Err(WriterError::Suspended { partition, reason: "it lags".to_owned() }.into());
+        }
         Ok(self.writer.release().await?)
     }
 
-    /// Counts the oldest append: the log has its events durably, at `positions`.
-    fn note_finished(&mut self, positions: &[EventPosition]) {
-        let Some(append) = self.in_flight.pop_front() else { return };
+    /// Notes the calls of one append. All its events are in one partition.
+    fn note_begun(
+        &mut self,
+        begun: &[BegunAppend],
+        events: Vec<Event>,
+        spans: Vec<(usize, Span)>,
+        causes: &Arc<Vec<Span>>,
+    ) {
+        let began = Instant::now();
+        let (mut events, mut spans) = (Some(events), Some(spans));
+        for BegunAppend { partition, .. } in begun {
+            let events = events.take().unwrap_or_default();
+            let spans = spans.take().unwrap_or_default();
+            let append = AppendInFlight { events, began, spans, _causes: causes.clone() };
+            self.in_flight.entry(*partition).or_default().push_back(append);
+            self.lags.note_begun(*partition, began);
+        }
+    }
+
+    /// Notes what became of an append.
+    fn note_finished(&mut self, finished: FinishedAppend) {
+        match finished {
+            FinishedAppend::Appended { partition, positions } => {
+                self.note_appended(partition, &positions);
+            }
+            FinishedAppend::Suspended { partition, reason } => {
+                let error = WriterError::Suspended { partition, reason };
+                self.metrics.append_failed(&error);
+                let WriterError::Suspended { reason, .. } = error else { return };
+                self.note_suspended(partition, &reason);
+                self.show_away();
+            }
+        }
+    }
+
+    /// Counts the oldest append of a partition: the log has its events durably, at `positions`.
+    fn note_appended(&mut self, partition: Partition, positions: &[EventPosition]) {
+        let Some(append) = self.in_flight.get_mut(&partition).and_then(VecDeque::pop_front) else {
+            return;
+        };
         let AppendInFlight { events, began, spans, .. } = append;
         let mut objects = ObjectBytes::default();
         events.iter().for_each(|event| objects.add(event));
         self.metrics.appended(events.iter(), objects.bytes, began.elapsed());
         spans::appended(spans, positions);
         self.progress.send_modify(|progress| progress.appended += events.len() as u64);
+        self.note_moved(partition);
+    }
+
+    /// Notes a partition to which this writer may append no more, and probes it.
+    fn note_suspended(&mut self, partition: Partition, reason: &str) {
+        tracing::warn!(%partition, reason, "the partition takes no appends; the others go on");
+        self.in_flight.remove(&partition);
+        self.lags.forget(partition);
+        self.probes.start(self.writer.heartbeats(), partition);
+    }
+
+    /// Notes that an append to a partition has finished, or that something of it was read.
+    fn note_moved(&mut self, partition: Partition) {
+        let is_idle =
+            self.writer.pending_of(partition) == 0 && self.writer.in_flight_of(partition).keys == 0;
+        if self.lags.note_moved(partition, is_idle, Instant::now()) {
+            tracing::info!(%partition, "the partition has caught up; comparing its streams");
+            self.recovered.push(partition);
+            self.needs_repair = true;
+            self.show_away();
+        }
+    }
+
+    /// Shows which partitions are away.
+    fn show_away(&self) {
+        let lagging = self.lags.lagging().map(|partition| format!("partition {partition} lags"));
+        let suspended = self.writer.suspended().iter();
+        let suspended = suspended
+            .map(|(partition, reason)| format!("partition {partition} takes no appends: {reason}"));
+        let away: Vec<String> = lagging.chain(suspended).collect();
+        self.metrics.away(away.len());
+        let trouble = (!away.is_empty())
+            .then(|| format!("{}; changes of its streams wait, the others go on", away.join(", ")));
+        self.progress.send_modify(|progress| progress.trouble = trouble);
     }
 
     /// Shows the writer what was read. A stream that has stopped accepts nothing more in this
@@ -302,6 +467,14 @@ impl WritableLog {
     fn observe(&mut self, step: &Step) -> Result<(), PublishError> {
         for outcome in &step.outcomes {
             self.writer.observe(outcome);
+            self.needs_repair |= matches!(
+                outcome,
+                Outcome::Fenced(_)
+                    | Outcome::Ignored(_)
+                    | Outcome::Hole(_)
+                    | Outcome::Malformed(_)
+                    | Outcome::Claimed { .. }
+            );
             let (stream, why) = match outcome {
                 Outcome::Hole(hole) => {
                     (Some(&hole.stream), format!("seq {} is missing", hole.expected))
@@ -311,9 +484,16 @@ impl WritableLog {
             };
             let position = stream.and_then(|stream| self.follower.acceptance().stream(stream));
             let stopped = position.and_then(|position| position.stopped);
-            if let Some(stream) = stream.filter(|_| stopped >= Some(self.writer.epoch())) {
+            let is_suspended =
+                |stream: &StreamId| self.writer.suspended().contains_key(&self.partition(stream));
+            if let Some(stream) = stream.filter(|_| stopped >= Some(self.writer.epoch()))
+                && !is_suspended(stream)
+            {
                 return Err(PublishError::StreamStopped { stream: stream.clone(), why });
             }
+        }
+        if let Some((cursor, _)) = step.read {
+            self.note_moved(cursor.partition);
         }
         // An event behind another writer's claim never comes back.
         if self.writer.is_alive() { Ok(()) } else { Err(PublishError::Fenced) }

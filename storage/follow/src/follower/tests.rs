@@ -1,6 +1,7 @@
 //! The follower over logs in memory: whatever happens, it ends as a fresh replay would.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headwater_check::{State, prefix};
 use headwater_event::{
@@ -184,7 +185,7 @@ impl Owner {
         let writer = self.writer.as_mut().expect("claimed");
         match writer.append(drafts).await {
             Ok(_) => self.read().await,
-            Err(WriterError::Dead { .. }) => self.claim().await,
+            Err(WriterError::Suspended { .. } | WriterError::Dead { .. }) => self.claim().await,
             Err(error) => panic!("{error}"),
         }
     }
@@ -300,7 +301,7 @@ async fn play(acts: Vec<Act>) {
                 engine = Arc::new(engine.crash(Survival::Everything));
                 log.advance_clock(ms);
                 let beats = owner.writer.as_ref().expect("claimed").heartbeats();
-                beats.append(false).await.expect("appended");
+                beats.append(false, Duration::from_secs(10)).await.expect("appended");
                 owner.read().await;
                 follower = open(&log, &engine).await;
             }
@@ -542,7 +543,7 @@ async fn a_hole_stops_a_stream_and_the_next_writer_resumes_it() {
     owner.log.inject_fault(AppendFault::UnknownSome(vec![true, false, true]));
     let drafts = (2..5).map(|n| owner.draft(&s, key(n), Some("{}"))).collect::<Vec<_>>();
     let outcome = owner.writer.as_mut().expect("claimed").append(drafts).await;
-    assert!(matches!(outcome, Err(WriterError::Dead { .. })));
+    assert!(matches!(outcome, Err(WriterError::Suspended { .. })));
     let outcomes = drain(&mut follower, &log).await;
     assert!(outcomes.iter().any(|outcome| matches!(outcome, Outcome::Hole(_))));
     assert_eq!(held(&follower)[&s].0, Seq(2), "I7: not one event behind the hole");

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod page;
+mod partitions;
 mod replaced;
 mod rights;
 mod rights_table;

@@ -31,7 +31,10 @@ impl Kafka {
     }
 
     pub(crate) fn with(properties: BTreeMap<String, String>) -> Self {
-        let settings = ClusterSettings { properties, ..ClusterSettings::default() };
+        Self::of(ClusterSettings { properties, ..ClusterSettings::default() })
+    }
+
+    pub(crate) fn of(settings: ClusterSettings) -> Self {
         let cluster = Cluster::start(settings).expect("a broker");
         Self { cluster: Mutex::new(cluster), topics: AtomicU32::new(0) }
     }
@@ -88,6 +91,18 @@ impl Kafka {
         made.expect("Kafka answers").remove(0).expect("Kafka makes it");
     }
 
+    /// A topic whose partitions are on these brokers.
+    pub(crate) async fn make_on(&self, topic: &str, plan: &TopicPlan, brokers: &[&[i32]]) {
+        let partitions = i32::try_from(brokers.len()).expect("few");
+        let mut new = NewTopic::new(topic, partitions, TopicReplication::Variable(brokers));
+        let settings = plan.settings();
+        for (name, value) in &settings {
+            new = new.set(name, value);
+        }
+        let made = self.admin().create_topics([&new], &AdminOptions::new()).await;
+        made.expect("Kafka answers").remove(0).expect("Kafka makes it");
+    }
+
     pub(crate) async fn delete(&self, topic: &str) {
         let deleted = self.admin().delete_topics(&[topic], &AdminOptions::new()).await;
         let deleted = deleted.expect("Kafka answers").remove(0);
@@ -110,6 +125,16 @@ impl Kafka {
         let broker = cluster.broker(1);
         let done = if is_answering { broker.thaw() } else { broker.freeze() };
         done.expect("it can be signalled");
+    }
+
+    pub(crate) fn kill(&self, broker: u32) {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.broker(broker).kill().expect("it can be killed");
+    }
+
+    pub(crate) fn start_again(&self, broker: u32) {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.broker(broker).start().expect("it comes back");
     }
 
     pub(crate) fn kill_and_start(&self) {

@@ -1,6 +1,7 @@
 //! Cases of writers: claims, fencing, heads, `Reconciled`, and readers that resume.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::record::LogMetadata;
@@ -14,7 +15,9 @@ use crate::fold::begin_fold;
 use crate::log::{Append, Log, Reader};
 use crate::memory::AppendFault;
 use crate::metadata::{MetadataProposal, read_or_create_metadata};
-use crate::writer::{Draft, InFlightEntry, SHARED_BYTES_MIN, Writer, repair};
+use crate::writer::{
+    Draft, FinishedAppend, InFlightEntry, InFlightUsage, SHARED_BYTES_MIN, Writer, repair,
+};
 use crate::{Outcome, WriterError};
 
 pub(super) const CASES: &[Case] = &[
@@ -44,7 +47,7 @@ pub(super) const CASES: &[Case] = &[
         run: |subject| Box::pin(in_flight(subject)),
     },
     Case {
-        name: "an append that fails ends the writer, and the next one continues before the gap",
+        name: "an append that fails suspends its partition, and the next writer continues before the gap",
         needs: &[Capability::Faults],
         run: |subject| Box::pin(fails_in_flight(subject)),
     },
@@ -79,6 +82,9 @@ pub(super) const CASES: &[Case] = &[
         run: |subject| Box::pin(resumes(subject)),
     },
 ];
+
+/// Longer than a healthy log takes for a heartbeat.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A reader that folds positions only.
 struct Follower {
@@ -290,25 +296,36 @@ async fn in_flight(subject: &dyn Subject) {
         // Two streams, and thus two partitions; one key of each over and over.
         let mut drafts = vec![applied("a"), applied(&format!("b{number}"))];
         drafts.push(Draft { stream: StreamId::Cluster, ..applied("a") });
-        assert_eq!(writer.begin(drafts).expect("alive"), 3);
+        let begun = writer.begin(drafts).expect("alive");
+        assert_eq!(begun.iter().map(|call| call.events).sum::<usize>(), 3);
     }
-    assert_eq!(writer.pending() as u64, APPENDS);
+    let partition = |stream: &StreamId| stream.partition(Settings::default().partitions);
+    let (node, cluster) = (partition(&stream()), partition(&StreamId::Cluster));
+    assert_ne!(node, cluster, "each has calls of its own");
+    assert_eq!([node, cluster].map(|at| writer.pending_of(at) as u64), [APPENDS; 2]);
     assert_eq!(writer.in_flight() as u64, APPENDS + 2);
     let Event::Applied(last) = applied("a").event else { return };
     let entry = writer.in_flight_entry(&stream(), &last.key);
     assert!(matches!(entry, Some(InFlightEntry::Applied { applied, .. }) if applied == last));
-    for number in 0..APPENDS {
-        let written = writer.finished().await.expect("alive");
-        let seqs: Vec<_> = written.iter().map(|event| event.seq.0).collect();
-        assert_eq!(seqs, [2 * number + 1, 2 * number + 2, number + 1], "oldest first");
+    let (mut of_node, mut of_cluster) = (Vec::new(), Vec::new());
+    while writer.pending() > 0 {
+        let finished = writer.finished().await.expect("alive");
+        let FinishedAppend::Appended { partition, positions } = finished else {
+            panic!("{finished:?}");
+        };
+        let seqs = positions.iter().map(|event| event.seq.0);
+        if partition == node { of_node.extend(seqs) } else { of_cluster.extend(seqs) }
     }
+    assert_eq!(of_node, Vec::from_iter(1..=2 * APPENDS), "oldest first");
+    assert_eq!(of_cluster, Vec::from_iter(1..=APPENDS), "oldest first");
     assert_eq!(writer.pending(), 0);
     follower.read_to_end().await;
     for outcome in &follower.seen {
         assert!(!matches!(outcome, Outcome::Hole(_)), "{outcome:?}");
         writer.observe(outcome);
     }
-    assert_eq!((writer.in_flight(), writer.in_flight_bytes()), (0, 0));
+    assert_eq!(writer.in_flight(), 0);
+    assert_eq!(writer.in_flight_of(node), InFlightUsage::default());
     for stream in [stream(), StreamId::Cluster] {
         let position = follower.acceptance.stream(&stream).expect("met");
         assert_eq!((position.seq, position.hash), writer.position(&stream));
@@ -325,10 +342,18 @@ async fn fails_in_flight(subject: &dyn Subject) {
         subject.fail_next_append(fault);
         writer.begin(vec![applied("lost")]).expect("alive");
         writer.begin(vec![applied("behind")]).expect("alive");
-        assert_eq!(writer.finished().await.expect("the first is written").len(), 1);
-        writer.finished().await.expect_err("the second is not");
-        assert!(matches!(writer.begin(vec![applied("c")]), Err(WriterError::Dead { .. })));
-        assert!(matches!(writer.finished().await, Err(WriterError::Dead { .. })));
+        let first = writer.finished().await.expect("the first is written");
+        assert!(matches!(first, FinishedAppend::Appended { .. }), "{first:?}");
+        let second = writer.finished().await.expect("the second is not; other partitions are well");
+        assert!(matches!(second, FinishedAppend::Suspended { .. }), "{second:?}");
+        assert_eq!(writer.pending(), 0, "what comes behind it is unknown");
+        assert_eq!(writer.begin(vec![applied("c")]).expect("alive"), [], "it is left out");
+        let refused = writer.append(vec![applied("c")]).await;
+        assert!(matches!(refused, Err(WriterError::Suspended { .. })), "{refused:?}");
+        let marked = writer.reconciled().await;
+        assert!(matches!(marked, Err(WriterError::Suspended { .. })), "not everything is there");
+        let other = Draft { stream: StreamId::Cluster, ..applied("a") };
+        assert_eq!(writer.append(vec![other]).await.expect("alive").len(), 1);
         follower.read_to_end().await;
         assert!(follower.seen.iter().any(|outcome| matches!(outcome, Outcome::Hole(_))));
         let mut next = follower.claim(number + 10).await.expect("claims");
@@ -372,11 +397,11 @@ async fn reconciled(subject: &dyn Subject) {
     assert!(follower.acceptance.is_reconciled());
     let mut second = follower.claim(2).await.expect("claims");
     first.reconciled().await.expect("it does not know of its successor");
-    first.heartbeats().append(false).await.expect("it does not know of its successor");
+    first.heartbeats().append(false, PATIENCE).await.expect("it does not know of its successor");
     follower.read_to_end().await;
     assert!(!follower.acceptance.is_reconciled());
     second.reconciled().await.expect("alive");
-    second.heartbeats().append(false).await.expect("alive");
+    second.heartbeats().append(false, PATIENCE).await.expect("alive");
     follower.read_to_end().await;
     assert!(follower.acceptance.is_reconciled());
     let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
@@ -390,12 +415,12 @@ async fn reconciled(subject: &dyn Subject) {
     });
     assert_eq!(released.collect::<Vec<_>>(), [2], "the release of a former writer does not count");
     let third = follower.claim(3).await.expect("claims");
-    third.heartbeats().append(false).await.expect("alive");
+    third.heartbeats().append(false, PATIENCE).await.expect("alive");
     follower.read_to_end().await;
     let last = follower.seen.last();
     assert!(matches!(last, Some(Outcome::Heartbeat { released: false, .. })), "{last:?}");
     for yields in [true, false] {
-        third.heartbeats().append(yields).await.expect("alive");
+        third.heartbeats().append(yields, PATIENCE).await.expect("alive");
         follower.read_to_end().await;
         assert_eq!(follower.acceptance.is_yielded(), yields);
     }
@@ -444,10 +469,10 @@ async fn retire(subject: &dyn Subject) {
     let first: Vec<_> = follower.acceptance.bodies().addresses().copied().collect();
     writer.append(vec![sharing("a", 2), sharing("b", 2)]).await.expect("alive");
     let early = writer.begin_retiring(first.clone()).expect("alive");
-    assert_eq!(early, 0, "the writer has not read the references to it");
+    assert_eq!(early, [], "the writer has not read the references to it");
     follower.seen.iter().for_each(|outcome| writer.observe(outcome));
-    assert_eq!(writer.begin_retiring(first.clone()).expect("alive"), 1);
-    assert_eq!(writer.begin_retiring(first).expect("alive"), 0, "it is being retired");
+    assert_eq!(writer.begin_retiring(first.clone()).expect("alive").len(), 1);
+    assert_eq!(writer.begin_retiring(first).expect("alive"), [], "it is being retired");
     writer.finished().await.expect("alive");
     follower.read_to_end().await;
     assert_eq!(follower.acceptance.bodies().addresses().count(), 1);

@@ -55,15 +55,16 @@ impl Owner {
         self.claims += 1;
         let claimant = Claimant::new(Uuid::from_u128(self.claims));
         let won = claim(&log, reader.as_mut(), acceptance, &claimant, &clock, &mut each).await?;
-        self.writer = Some(won);
+        // Where a partition took no claim, another attempt follows.
+        self.writer = Some(won).filter(|won| won.suspended().is_empty());
         Ok(())
     }
 
-    /// Appends drafts as the living writer; a dead one leaves.
+    /// Appends drafts as the living writer. One that cannot append to a partition leaves.
     pub(crate) async fn append(&mut self, drafts: Vec<Draft>) -> Result<(), WriterError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let result = writer.append(drafts).await;
-        if !writer.is_alive() {
+        if !writer.is_alive() || !writer.suspended().is_empty() {
             self.writer = None;
         }
         result.map(|_| ())
@@ -78,7 +79,7 @@ impl Owner {
         while result.is_ok() && writer.pending() > 0 {
             result = writer.finished().await.map(drop);
         }
-        if !writer.is_alive() {
+        if !writer.is_alive() || !writer.suspended().is_empty() {
             self.writer = None;
         }
         self.read_to_end().await;

@@ -395,3 +395,43 @@ async fn a_new_writer_keeps_the_uids_of_published_pods() {
     assert!(is_new, "another q, with a UID that nobody had: {uids:?}");
     third.controller.stop().await;
 }
+
+#[tokio::test]
+async fn a_standby_adopts_published_uids_ahead_and_a_take_over_only_what_changed_since() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
+    let standby = world.elsewhere().start().await;
+    standby.send([SourceEvent::Init]).await;
+    let same = [described("p", "p2", "x"), described("q", "q2", "x")];
+    standby.send(same.into_iter().map(SourceEvent::InitApply)).await;
+    standby.send([SourceEvent::InitDone]).await;
+    let uid = async |name: &str| {
+        let key = format!("d/pod/{name}").parse().expect("a key");
+        standby.controller.picture().object(&key).map(|object| object.uid().to_owned())
+    };
+    until_true("the published UIDs", async || {
+        uid("p").await.as_deref() == Some("p1") && uid("q").await.as_deref() == Some("q1")
+    })
+    .await;
+    assert!(standby.controller.progress().borrow().is_standby, "before it takes over");
+
+    // Both sources describe another p, and a new pod.
+    for (running, uids) in [(&writing, ["p3", "r3"]), (&standby, ["p4", "r4"])] {
+        running.delete("d/pod/p", if uids[0] == "p3" { "p1" } else { "p2" }).await;
+        running.set(described("p", uids[0], "y")).await;
+        running.set(described("r", uids[1], "x")).await;
+    }
+    until_true("what the writer publishes", async || world.uids().await.len() >= 4).await;
+    until_true("the last of it", async || {
+        world.uids().await.last().is_some_and(|last| last == "+r3")
+    })
+    .await;
+    until_true("what the standby lists", async || uid("r").await.is_some()).await;
+    let published = world.uids().await;
+    writing.controller.stop().await;
+    standby.reconciled(1).await;
+    assert_eq!(world.uids().await, published, "no event is appended twice");
+    assert_eq!(uid("p").await.as_deref(), Some("p3"));
+    standby.controller.stop().await;
+}
