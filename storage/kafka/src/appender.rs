@@ -66,14 +66,16 @@ impl KafkaAppender {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether a call failed because its partition is away: its records timed out, while the client
-    /// wrote others.
+    /// Whether a call failed because its partition is away: its records timed out, and the client has
+    /// written others in the second half of that time. A write in the first half may have been the
+    /// last one of a whole broker.
     pub(crate) fn is_partition_away(&self, failure: &AppendFailure) -> bool {
+        let half = failure.began + self.settings.delivery_timeout / 2;
         let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let is_timeout = |code: &RDKafkaErrorCode| {
             matches!(code, RDKafkaErrorCode::MessageTimedOut | RDKafkaErrorCode::Partial)
         };
-        written.is_some_and(|written| written > failure.began)
+        written.is_some_and(|written| written > half)
             && failure.codes.iter().all(is_timeout)
             && self.producer.client().fatal_error().is_none()
     }

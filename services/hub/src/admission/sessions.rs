@@ -31,17 +31,15 @@ struct SessionTable {
     rate_limiter: RateLimiter,
     registry: SessionRegistry,
     live: BTreeMap<SessionId, LiveSession>,
+    /// The sessions in `live` of each node that has some.
+    of_node: BTreeMap<NodeName, BTreeSet<SessionId>>,
     /// Nodes whose link the operator cut.
     cut: BTreeSet<NodeName>,
     positions: BTreeMap<NodeName, NodeProgress>,
 }
 
-/// A session, as others can end it.
-#[derive(Debug)]
-struct LiveSession {
-    node: NodeName,
-    dismiss: watch::Sender<Option<Dismissal>>,
-}
+/// How others end a session.
+type LiveSession = watch::Sender<Option<Dismissal>>;
 
 /// Why a session must end although nothing is wrong with its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +57,7 @@ impl Sessions {
             rate_limiter: RateLimiter::new(limits),
             registry: SessionRegistry::default(),
             live: BTreeMap::new(),
+            of_node: BTreeMap::new(),
             cut: BTreeSet::new(),
             positions: BTreeMap::new(),
         };
@@ -99,7 +98,8 @@ impl Sessions {
             return Err(AdmissionError::Full);
         }
         table.rate_limiter.take(node, self.started.elapsed())?;
-        table.live.insert(session, LiveSession { node: node.clone(), dismiss });
+        table.live.insert(session, dismiss);
+        table.of_node.entry(node.clone()).or_default().insert(session);
         Ok(())
     }
 
@@ -125,7 +125,13 @@ impl Sessions {
         let mut table = self.lock();
         table.live.remove(&session);
         table.registry.remove(node, session);
-        let has_other = table.live.values().any(|live| &live.node == node);
+        let has_other = table.of_node.get_mut(node).is_some_and(|sessions| {
+            sessions.remove(&session);
+            !sessions.is_empty()
+        });
+        if !has_other {
+            table.of_node.remove(node);
+        }
         if let Some(position) = table.positions.get_mut(node).filter(|_| !has_other) {
             position.connected = false;
         }
@@ -176,8 +182,8 @@ impl Sessions {
         }
         table.cut.insert(node.clone());
         let dismissal = Dismissal::Refused(AdmissionError::LinkCut(node.clone()).refusal());
-        for live in table.live.values().filter(|live| &live.node == node) {
-            live.dismiss.send_replace(Some(dismissal.clone()));
+        for session in table.of_node.get(node).into_iter().flatten() {
+            table.dismiss(*session, &dismissal);
         }
     }
 
@@ -204,8 +210,8 @@ impl Sessions {
 
 impl SessionTable {
     fn dismiss(&self, session: SessionId, dismissal: &Dismissal) {
-        if let Some(live) = self.live.get(&session) {
-            live.dismiss.send_replace(Some(dismissal.clone()));
+        if let Some(dismiss) = self.live.get(&session) {
+            dismiss.send_replace(Some(dismissal.clone()));
         }
     }
 }
