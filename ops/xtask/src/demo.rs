@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::machine::Work;
 use crate::place::{Place, Profile};
-use crate::step::{self, Failure};
+use crate::step::Failure;
 use crate::suite;
 
 /// Builds, then execs `headwater up`, so that Ctrl-C reaches it directly.
@@ -13,8 +13,7 @@ use crate::suite;
 /// # Errors
 /// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Build, Profile::Dev)?;
-    step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
+    suite::build_programs(place, Work::Build, &["headwater", "headwater-shim"])?;
     let program = place.binaries(Profile::Dev).join("headwater");
     let mut command = Command::new(&program);
     command.arg("up");
@@ -33,8 +32,7 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// # Errors
 /// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Test, Profile::Dev)?;
-    step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
+    suite::build_programs(place, Work::Test, &["headwater-broker", "headwater", "headwater-shim"])?;
     let program = place.binaries(Profile::Dev).join("headwater-broker");
     let error = Command::new(&program).args(args).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))

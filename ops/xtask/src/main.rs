@@ -9,6 +9,7 @@ mod claim;
 mod demo;
 mod deny;
 mod dist;
+mod first_build;
 mod fuzz;
 mod loadtest;
 mod long_form;

@@ -119,7 +119,7 @@ impl fmt::Display for Steps {
 }
 
 /// `m:ss`, rounded up, so that no step shows `0:00`.
-fn minutes(duration: Duration) -> String {
+pub(crate) fn minutes(duration: Duration) -> String {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }

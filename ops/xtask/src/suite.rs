@@ -9,11 +9,12 @@ mod slowest;
 use std::path::PathBuf;
 
 use crate::claim;
+use crate::first_build::watched;
 use crate::machine::{self, Work};
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 
-/// Measured with an empty cache: 26 min on two cores, of which RocksDB takes 17.
+/// Measured with an empty cache: 29 min on two cores with every test, of which RocksDB takes 17.
 const FIRST_BUILD: &str = "about half an hour on two cores, most of it RocksDB's C++";
 
 /// `cargo xtask test`: builds everything once and runs every test.
@@ -46,7 +47,20 @@ pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> R
 /// # Errors
 /// The build fails.
 pub(crate) fn build(place: &Place) -> Result<(), Failure> {
-    step::run(&mut place.cargo(&BUILD))
+    watched(place, Profile::Dev, || step::run(&mut place.cargo(&BUILD)))
+}
+
+/// Builds these programs and nothing that they do not need.
+///
+/// # Errors
+/// The machine lacks a package, or the build fails.
+pub(crate) fn build_programs(place: &Place, work: Work, programs: &[&str]) -> Result<(), Failure> {
+    prepare(place, work, Profile::Dev)?;
+    let mut command = place.cargo(&BUILD_PROGRAMS);
+    for program in programs {
+        command.args(["--bin", program]);
+    }
+    watched(place, Profile::Dev, || step::run(&mut command))
 }
 
 /// Builds the release program and `with`, which measures it; returns the path of `with`.
@@ -55,12 +69,17 @@ pub(crate) fn build(place: &Place) -> Result<(), Failure> {
 /// The machine lacks a package, or the build fails.
 pub(crate) fn build_to_measure(place: &Place, with: &str) -> Result<PathBuf, Failure> {
     prepare(place, Work::Test, Profile::Release)?;
-    step::run(place.cargo(&RELEASE).args(["-p", with]))?;
+    let mut command = place.cargo(&RELEASE);
+    watched(place, Profile::Release, || step::run(command.args(["-p", with])))?;
     Ok(place.binaries(Profile::Release).join(with))
 }
 
 /// Programs and tests: the end-to-end tests start the programs.
 const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked"];
+
+/// Some programs, and one small test. With a test, cargo gives dependencies the features that tests
+/// need, as [`BUILD`] does; without one it would compile tokio and all that uses it twice.
+const BUILD_PROGRAMS: [&str; 5] = ["build", "--workspace", "--locked", "--test", "disk"];
 
 /// The release program.
 pub(crate) const RELEASE: [&str; 6] =
