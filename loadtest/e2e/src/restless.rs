@@ -142,8 +142,10 @@ impl Restless {
         let world = self.world.as_mut().expect("at rest");
         world.write_all();
         let deadline = Instant::now() + WAIT;
-        while world.socket.is_some() && !world.say_wire() {
-            assert!(Instant::now() < deadline, "the socket does not accept the object");
+        while world.socket.is_some()
+            && let Err(answer) = world.say_wire()
+        {
+            assert!(Instant::now() < deadline, "the socket does not accept the object: {answer}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -229,11 +231,12 @@ impl World {
             7 | 8 => self.brief(),
             9 | 10 => {
                 self.wire.0 += 1;
-                self.say_wire();
+                // A controller that is away takes nothing; the next one is sent everything again.
+                let _ = self.say_wire();
             }
             _ => {
                 self.wire.1 = !self.wire.1;
-                self.say_wire();
+                let _ = self.say_wire();
             }
         }
     }
@@ -313,16 +316,17 @@ impl World {
         self.write(&format!("brief-{n}"), &[brief]);
     }
 
-    /// Sends the wanted objects over the socket; returns whether all lines were accepted. What is
-    /// to go may be gone already, which is refused.
-    fn say_wire(&self) -> bool {
+    /// Sends the wanted objects over the socket, which accepts all lines or does not. What is to go
+    /// may be gone already, which is refused.
+    fn say_wire(&self) -> Result<(), String> {
         let second = if self.wire.1 {
             json!({"object": self.wired()})
         } else {
             json!({"delete": "default/pod/wired"})
         };
         let lines = format!("{}\n{second}\n", json!({"object": self.wire_words()}));
-        self.send(&lines).is_ok_and(|answer| answer["lines"] == 2)
+        let answer = self.send(&lines).map_err(|error| error.to_string())?;
+        if answer["lines"] == 2 { Ok(()) } else { Err(answer.to_string()) }
     }
 
     fn wire_words(&self) -> Value {

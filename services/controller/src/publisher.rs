@@ -302,8 +302,13 @@ impl Publisher {
         self.begin_comparison(&log)?;
         let result = self.publish_changes(&mut log, &mut heartbeats).await;
         if let Err(PublishError::PartitionReturned { .. }) = result {
-            // Nothing of the healthy partitions is left to the next epoch.
-            log.flush().await?;
+            // Nothing of the healthy partitions is left to the next epoch. Meanwhile other
+            // partitions may return, each once.
+            while let Err(error) = log.flush().await {
+                if !matches!(error, PublishError::PartitionReturned { .. }) {
+                    return Err(error);
+                }
+            }
             heartbeats.stop().await;
             self.leadership.keep(log.into_follower());
         } else if result.is_ok() {
