@@ -66,8 +66,6 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use headwater_event::NodeName;
-use headwater_follow::FollowError;
-use headwater_log::Log;
 use headwater_store::Engine;
 use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
@@ -80,6 +78,7 @@ use self::heartbeat::HeartbeatTask;
 use self::identity::IdentityMap;
 use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
+use self::partition_probes::PartitionProbes;
 use self::source_health::SourceHealth;
 use self::timings::heads_interval;
 use self::writable_log::WritableLog;
@@ -166,7 +165,8 @@ pub(crate) struct Publisher {
     intake: Intake,
     /// What the present epoch has still to compare.
     comparison: Comparison,
-    log: Arc<dyn Log>,
+    /// The history of suspended partitions, between two epochs.
+    probes: PartitionProbes,
     engine: Arc<dyn Engine>,
     new_uuid: UuidGenerator,
     source: mpsc::Receiver<SourceEvent>,
@@ -188,7 +188,7 @@ impl Publisher {
     pub(crate) fn new(dependencies: PublisherDependencies) -> Self {
         let PublisherDependencies { downstream, follower, address, metrics, .. } = dependencies;
         let new_uuid = downstream.new_uuid.clone();
-        let (log, engine) = (downstream.log.clone(), downstream.engine.clone());
+        let engine = downstream.engine.clone();
         let unadopted = downstream.unadopted.clone();
         let leadership = Leadership::new(downstream, follower, address, dependencies.sole_writer);
         let identities =
@@ -207,7 +207,7 @@ impl Publisher {
             leadership,
             intake,
             comparison: Comparison::default(),
-            log,
+            probes: PartitionProbes::default(),
             engine,
             new_uuid,
             source: dependencies.source,
@@ -278,7 +278,8 @@ impl Publisher {
             self.leadership.claim(follower).await?;
         self.intake.claimed(previous, (own, writer.epoch()), has_gap);
         let (progress, metrics) = (self.progress.clone(), self.metrics.clone());
-        Ok(WritableLog::new(follower, writer, self.engine.clone(), progress, metrics))
+        let (engine, probes) = (self.engine.clone(), std::mem::take(&mut self.probes));
+        Ok(WritableLog::new(follower, writer, probes, engine, progress, metrics))
     }
 
     /// Writes the log until it is stopped, then releases it.
@@ -302,15 +303,13 @@ impl Publisher {
         self.begin_comparison(&log)?;
         let result = self.publish_changes(&mut log, &mut heartbeats).await;
         if let Err(PublishError::PartitionReturned { .. }) = result {
-            // Nothing of the healthy partitions is left to the next epoch. Meanwhile other
-            // partitions may return, each once.
-            while let Err(error) = log.flush().await {
-                if !matches!(error, PublishError::PartitionReturned { .. }) {
-                    return Err(error);
-                }
-            }
+            // Nothing of the healthy partitions is left to the next epoch.
+            log.flush_whatever_returns().await?;
             heartbeats.stop().await;
-            self.leadership.keep(log.into_follower());
+            let (follower, probes) = log.into_parts();
+            self.leadership.keep(follower);
+            self.probes = probes;
+            self.probes.clear();
         } else if result.is_ok() {
             heartbeats.stop().await;
             if let Err(error) = log.release().await {
@@ -331,9 +330,7 @@ impl Publisher {
         log: &mut WritableLog,
         heartbeats: &mut HeartbeatTask,
     ) -> Result<(), PublishError> {
-        let description = self.log.describe().await.map_err(FollowError::from)?;
-        let replay_window = Duration::from_millis(description.replay_window_ms);
-        let mut heads = interval(heads_interval(replay_window));
+        let mut heads = interval(heads_interval(log.replay_window()));
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         let mut commands = Vec::new();

@@ -88,14 +88,20 @@ impl KafkaLog {
 
     /// Discards a client after an unknown outcome: its unsent records are purged, and the next
     /// append starts another client.
-    fn discard(&self, used: Arc<KafkaAppender>) {
-        used.purge();
-        let mut current = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &used)) {
-            *current = None;
+    async fn discard(&self, used: Arc<KafkaAppender>) {
+        {
+            let mut current = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &used)) {
+                *current = None;
+            }
         }
-        drop(current);
-        close(used);
+        // It waits for all threads of the client.
+        let purged = tokio::task::spawn_blocking(move || {
+            used.purge();
+            drop(used);
+        });
+        // A task of this pool ends, or the process does.
+        let _ = purged.await;
     }
 
     /// The last description of the topic; requests the first one.
@@ -177,7 +183,7 @@ impl KafkaLog {
         let error = appender.explain(&failure);
         match error {
             AppendError::Unknown { .. } if !appender.is_partition_away(&failure) => {
-                self.discard(appender);
+                self.discard(appender).await;
             }
             _ => close(appender),
         }

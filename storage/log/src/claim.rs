@@ -14,7 +14,7 @@
 //! Partition 0 decides between claimants. Another partition that takes no claim in time is suspended:
 //! the writer appends nothing to it, so no promise depends on a claim there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::acceptance::{Acceptance, Outcome};
-use crate::log::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
+use crate::log::{Append, AppendError, Batch, Description, Log, ReadError, Reader, Record};
 use crate::writer::Writer;
 
 /// The number of epochs reserved for each life of a log. An append in flight when the topic is
@@ -38,8 +38,8 @@ use crate::writer::Writer;
 /// the claims of one life, and small enough that epochs of many lives stay exact in JSON.
 const EPOCHS_OF_A_LIFE: u64 = 1_000_000_000;
 
-/// How long a claimant waits for its claim in the partitions other than the first, and not longer than
-/// that for one that takes nothing: well within the silence after which a standby claims too.
+/// How long a claimant waits for a partition other than the first to take its claim: well within the
+/// silence after which a standby claims too.
 const MARKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The process that claims, in one attempt.
@@ -94,12 +94,15 @@ pub enum ClaimError {
 /// A claim in progress.
 pub struct ClaimAttempt {
     claim: Claim,
+    description: Description,
     marks: Option<Marks>,
 }
 
 /// The claim on its way to the partitions other than the first.
 struct Marks {
     running: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), AppendError>)>>,
+    /// The partitions that took it. However late it is read there, they take appends.
+    appended: BTreeSet<Partition>,
     /// The partitions that did not take it, and why.
     failed: BTreeMap<Partition, AppendError>,
     deadline: Instant,
@@ -128,14 +131,16 @@ impl ClaimAttempt {
             writer: claimant.writer,
             address: claimant.address.clone(),
         };
+        // Before the claim: a writer that cannot describe its log would have ended the one before it.
+        let description = log.describe().await?;
         log.append(vec![append(&claim, Partition(0))?]).await?;
-        Ok(Self { claim, marks: None })
+        Ok(Self { claim, description, marks: None })
     }
 
     /// Waits until the claim can continue without a batch: a partition refused it, or one has not
     /// answered in time. Otherwise waits for ever. Cancel safe.
     pub async fn changed(&mut self) {
-        let Some(Marks { running, failed, deadline }) = &mut self.marks else {
+        let Some(Marks { running, appended, failed, deadline }) = &mut self.marks else {
             return pending().await;
         };
         if Instant::now() >= *deadline {
@@ -144,12 +149,16 @@ impl ClaimAttempt {
         }
         loop {
             tokio::select! {
-                Some((partition, result)) = running.next() => {
-                    if let Err(error) = result {
+                biased;
+                Some((partition, result)) = running.next() => match result {
+                    Ok(()) => {
+                        appended.insert(partition);
+                    }
+                    Err(error) => {
                         failed.insert(partition, error);
                         return;
                     }
-                }
+                },
                 () = sleep_until(*deadline) => return,
             }
         }
@@ -182,9 +191,8 @@ impl ClaimAttempt {
             return Ok(None);
         }
         if let Some(suspended) = self.suspended(&missing)? {
-            let description = log.describe().await?;
-            let claim = self.claim.clone();
-            return Ok(Some(Writer::new(log.clone(), &description, claim, acceptance, suspended)));
+            let (claim, description) = (self.claim.clone(), self.description.clone());
+            return Ok(Some(Writer::new(log.clone(), description, claim, acceptance, suspended)));
         }
         if self.marks.is_none() {
             let running = FuturesUnordered::new();
@@ -195,7 +203,8 @@ impl ClaimAttempt {
                 running.push(call);
             }
             let deadline = Instant::now() + MARKS_WITHIN;
-            self.marks = Some(Marks { running, failed: BTreeMap::new(), deadline });
+            let (appended, failed) = (BTreeSet::new(), BTreeMap::new());
+            self.marks = Some(Marks { running, appended, failed, deadline });
         }
         Ok(None)
     }
@@ -209,7 +218,9 @@ impl ClaimAttempt {
         if missing.is_empty() {
             return Ok(Some(BTreeMap::new()));
         }
-        let Some(Marks { failed, deadline, .. }) = &mut self.marks else { return Ok(None) };
+        let Some(Marks { appended, failed, deadline, .. }) = &mut self.marks else {
+            return Ok(None);
+        };
         let is_lasting = |error: &AppendError| {
             matches!(error, AppendError::NoPartition { .. } | AppendError::Fatal { .. })
         };
@@ -219,7 +230,10 @@ impl ClaimAttempt {
             return Err(error.into());
         }
         let is_late = Instant::now() >= *deadline;
-        if !is_late && missing.iter().any(|partition| !failed.contains_key(partition)) {
+        let is_awaited = |partition: &Partition| {
+            appended.contains(partition) || (!is_late && !failed.contains_key(partition))
+        };
+        if missing.iter().any(is_awaited) {
             return Ok(None);
         }
         let reason = |partition: &Partition| match failed.get(partition) {

@@ -84,7 +84,7 @@ pub struct Writer {
     claim: Claim,
     metadata: LogMetadata,
     hash_key: HashKey,
-    record_bytes_max: usize,
+    description: Description,
     encoder: ValueEncoder,
     bodies: SharedBodies,
     streams: HashMap<StreamId, WritePosition>,
@@ -172,7 +172,7 @@ impl Writer {
     /// those that are `suspended`.
     pub(crate) fn new(
         log: Arc<dyn Log>,
-        description: &Description,
+        description: Description,
         claim: Claim,
         acceptance: &Acceptance,
         suspended: BTreeMap<Partition, String>,
@@ -193,7 +193,7 @@ impl Writer {
             claim,
             metadata,
             hash_key: HashKey::new(&metadata.log_id),
-            record_bytes_max: description.record_bytes_max,
+            description,
             encoder: ValueEncoder::new(),
             bodies: SharedBodies::default(),
             streams,
@@ -208,6 +208,11 @@ impl Writer {
     /// The epoch that this writer claimed.
     pub fn epoch(&self) -> WriterEpoch {
         self.claim.epoch
+    }
+
+    /// The log as it was before the claim.
+    pub fn description(&self) -> &Description {
+        &self.description
     }
 
     /// Whether it may still append.
@@ -417,8 +422,10 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::append`].
-    pub async fn release(self) -> Result<(), WriterError> {
+    pub async fn release(mut self) -> Result<(), WriterError> {
         self.check_alive()?;
+        // Nothing polls them any more, and one that waits for its turn would keep it.
+        self.pending.discard_all();
         let partition = Partition(0);
         self.check_partition(partition)?;
         let last = Heartbeat { released: true, ..Heartbeat::default() };
@@ -565,7 +572,7 @@ impl Writer {
             Event::Applied(applied) => applied.object.len(),
             Event::Removed(_) | Event::Head => 0,
         };
-        let records = records.map(|record| (record.bytes(), self.record_bytes_max));
+        let records = records.map(|record| (record.bytes(), self.description.record_bytes_max));
         records.chain([(object, OBJECT_BYTES_MAX)]).find(|(bytes, bytes_max)| bytes > bytes_max)
     }
 

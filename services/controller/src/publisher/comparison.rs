@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  Comparing ──► nothing left, all appended ──► Marking ──► read back ──► Reconciled
-//!      ▲                                           │ a partition lags         │
+//!      ▲                                           │  a partition is back     │
 //!      └───────────────────────────────────────────┴──────────────────────────┘
 //! ```
 
@@ -43,8 +43,8 @@ pub(super) struct Comparison {
     undesired: Vec<EntryId>,
     is_sorted: bool,
     stage: Stage,
-    /// Whether the log has the record of this epoch that everything is in it.
-    is_reconciled: bool,
+    /// Whether the record of this epoch that everything is in the log has begun.
+    is_marked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ enum ComparisonStep {
     Remove(Vec<EntryId>),
     /// Begin to append the record that everything is in the log, once all appends have come back.
     Mark,
-    /// The record is in the log, once all appends have come back.
+    /// The record was read back.
     Finish,
 }
 
@@ -117,13 +117,18 @@ impl Comparison {
             && (!self.undesired.is_empty() || partitions.any(|partition| !is_away(*partition)))
     }
 
-    /// Whether a step can be made now. `is_idle`: nothing is in flight in partitions that are not
-    /// away; `is_whole`: none is away.
-    fn is_due(&self, is_away: impl Fn(Partition) -> bool, is_idle: bool, is_whole: bool) -> bool {
+    /// Whether a step can be made now. `can_mark`: nothing is in flight, and no partition is away;
+    /// `is_reconciled`: the record of this epoch was read back.
+    fn is_due(
+        &self,
+        is_away: impl Fn(Partition) -> bool,
+        can_mark: bool,
+        is_reconciled: bool,
+    ) -> bool {
         match self.stage {
-            Stage::Comparing if self.awaits_appends() => is_idle && is_whole,
+            Stage::Comparing if self.awaits_appends() => can_mark,
             Stage::Comparing => self.is_comparing(is_away),
-            Stage::Marking => is_idle,
+            Stage::Marking => is_reconciled,
             Stage::Reconciled => false,
         }
     }
@@ -193,7 +198,8 @@ impl Publisher {
     /// Whether the comparison can go on now.
     pub(super) fn can_compare(&self, log: &WritableLog) -> bool {
         let is_away = |partition| log.is_away(partition);
-        log.has_room() && self.comparison.is_due(is_away, log.is_idle(), log.is_whole())
+        let can_mark = log.is_idle() && log.is_whole();
+        log.has_room() && self.comparison.is_due(is_away, can_mark, log.is_reconciled())
     }
 
     /// Makes one step of the comparison: changes of the sources wait no longer than for that.
@@ -209,26 +215,21 @@ impl Publisher {
             ComparisonStep::Mark => {
                 log.repair().await?;
                 if log.is_idle() && log.is_whole() {
-                    if !self.comparison.is_reconciled {
+                    if !std::mem::replace(&mut self.comparison.is_marked, true) {
                         log.begin_reconciled()?;
                     }
                     self.comparison.stage = Stage::Marking;
                 }
             }
-            ComparisonStep::Finish => self.finish_comparison(log)?,
+            ComparisonStep::Finish => self.finish_comparison()?,
         }
         Ok(())
     }
 
     /// Ends the comparison: the log has all differences, and the record that says so.
-    fn finish_comparison(&mut self, log: &WritableLog) -> Result<(), PublishError> {
-        if !log.is_whole() {
-            // A partition may lack the record.
-            self.comparison.stage = Stage::Comparing;
-            return Ok(());
-        }
+    fn finish_comparison(&mut self) -> Result<(), PublishError> {
         self.comparison.stage = Stage::Reconciled;
-        if std::mem::replace(&mut self.comparison.is_reconciled, true) {
+        if self.progress.borrow().reconciled {
             return Ok(());
         }
         backup::clear(&*self.engine)?;
@@ -270,7 +271,7 @@ impl Publisher {
         mut changes: Vec<EntryChange>,
         causes: Vec<Span>,
     ) -> Result<(), PublishError> {
-        changes.retain(|change| !log.is_away(log.partition(&change.entry.stream)));
+        changes.retain(|change| !log.leaves_out(&change.entry.stream));
         if !self.comparison.uncompared.is_empty() {
             let trace = |change: &EntryChange| (change.entry.clone(), change.traceparent.clone());
             let traces = changes.iter().map(trace).collect();
@@ -366,4 +367,25 @@ fn entries_of(
 ) -> impl Iterator<Item = EntryId> {
     let stream = stream.clone();
     published.into_keys().map(move |key| EntryId { stream: stream.clone(), key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_ends_with_the_record_that_is_read_back_however_long_that_takes() {
+        let is_away = |_| false;
+        let mut comparison = Comparison::of([], |_| Partition(0));
+        assert!(!comparison.is_due(is_away, false, false), "appends are in flight");
+        assert!(comparison.is_due(is_away, true, false));
+        assert_eq!(comparison.take_step(is_away), ComparisonStep::Mark);
+        comparison.stage = Stage::Marking;
+        // The partitions that have not taken it may lag meanwhile.
+        for can_mark in [true, false] {
+            assert!(!comparison.is_due(is_away, can_mark, false));
+        }
+        assert!(comparison.is_due(is_away, false, true));
+        assert_eq!(comparison.take_step(is_away), ComparisonStep::Finish);
+    }
 }

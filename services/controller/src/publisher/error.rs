@@ -2,7 +2,7 @@
 
 use headwater_event::{Partition, StreamId};
 use headwater_follow::{FollowError, TakeOverError};
-use headwater_log::{ClaimError, MetadataError, WriterError};
+use headwater_log::{ClaimError, MetadataError, ReadError, WriterError};
 use headwater_store::EngineError;
 
 use crate::metrics::FailureKind;
@@ -42,6 +42,17 @@ impl PublishError {
             Self::Write(_) | Self::Heartbeats(_) | Self::StreamStopped { .. } => FailureKind::Write,
             Self::PartitionReturned { .. } => FailureKind::Partition,
             Self::Engine(_) => FailureKind::Engine,
+        }
+    }
+
+    /// Whether the log cannot be read for now.
+    pub(super) fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Follow(error) => error.is_unavailable(),
+            Self::LogMetadata(error) => {
+                matches!(error, MetadataError::Read(ReadError::Unavailable { .. }))
+            }
+            _ => false,
         }
     }
 

@@ -91,8 +91,10 @@ impl IdentityMap {
         self.is_writer = true;
         self.unadopted.note_claim(epoch);
         if !self.must_adopt() {
-            // The sources started from what is published, and no other controller wrote since.
-            let _ = self.unadopted.take();
+            // The sources started from what is published, and no other controller wrote since. But
+            // events of a former writer count in a partition that has not taken this controller's
+            // claim, so some may have been read since.
+            self.must_adopt |= self.unadopted.retain_events();
         }
     }
 

@@ -5,7 +5,8 @@
 //! differ by any amount. It therefore waits for a whole silence on its own clock.
 
 use headwater_event::WriterEpoch;
-use headwater_log::{Claimant, Writer};
+use headwater_follow::TakeOverError;
+use headwater_log::{ClaimError, Claimant, Writer};
 use headwater_store::{Batch, Durability, Engine, EngineError, Free, Json, Table, TableId};
 use headwater_telemetry::error_chain;
 use uuid::Uuid;
@@ -114,7 +115,16 @@ impl Leadership {
         let above = backup::highest_epoch(&*self.downstream.engine)?;
         let address = self.address.clone();
         let claimant = Claimant { above, address, ..Claimant::new(own) };
-        let writer = follower.take_over(&self.downstream.log, &claimant).await?;
+        let writer = match follower.take_over(&self.downstream.log, &claimant).await {
+            Ok(writer) => writer,
+            Err(error) => {
+                // The fold is right, and follows the log. To open it again would need every partition.
+                if let TakeOverError::Claim(ClaimError::Append(_) | ClaimError::Read(_)) = error {
+                    self.follower = Some(follower);
+                }
+                return Err(error.into());
+            }
+        };
         let has_gap = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
         self.remember_claim(own, writer.epoch())?;
         let previous = newest.map(|(writer, _)| writer);

@@ -1,15 +1,21 @@
 //! Opens the fold of the downstream log: everything that was published.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_follow::{BodyReferences, FollowError, Follower, WallClock};
 use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
 use headwater_store::Engine;
+use headwater_telemetry::error_chain;
+use tokio::time::sleep;
 
 use super::backup;
 use super::log_generation::last_generation;
 use super::unadopted_keys::{PublishedRows, UnadoptedKeys};
 use super::{PublishError, UuidGenerator};
+
+/// The wait before a log that cannot be read is opened again: short enough for a broker that starts.
+const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The fold of the downstream log, with the number of references to each body. It notes the objects
 /// whose UIDs are to be adopted.
@@ -33,9 +39,19 @@ pub(crate) struct DownstreamLog {
 pub struct OpenError(#[source] PublishError);
 
 impl DownstreamLog {
-    /// Opens the fold and reads to the end of the log. An empty log gets its metadata record.
+    /// Opens the fold and reads to the end of the log. An empty log gets its metadata record. While the
+    /// log cannot be read, this waits for it.
     pub(crate) async fn open(&self) -> Result<LogFollower, OpenError> {
-        self.follow(false).await.map_err(OpenError)
+        loop {
+            match self.follow(false).await {
+                Err(error) if error.is_unavailable() => {
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "the log cannot be read; waiting for it");
+                    sleep(OPEN_AGAIN_AFTER).await;
+                }
+                opened => return opened.map_err(OpenError),
+            }
+        }
     }
 
     /// As [`DownstreamLog::open`]; `rebuild` drops the fold and reads the log from its start.

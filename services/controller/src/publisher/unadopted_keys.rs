@@ -69,6 +69,17 @@ impl UnadoptedKeys {
         self.lock().own = own;
     }
 
+    /// Forgets the keys that sources alone have noted, and an adoption of everything. Returns whether
+    /// keys of events are left.
+    pub(super) fn retain_events(&self) -> bool {
+        let mut state = self.lock();
+        match &mut state.scope {
+            AdoptionScope::Everything => state.scope = AdoptionScope::Keys(HashMap::new()),
+            AdoptionScope::Keys(keys) => keys.retain(|_, stream| stream.is_some()),
+        }
+        state.scope != AdoptionScope::Keys(HashMap::new())
+    }
+
     /// Whether every key is to be adopted.
     pub(super) fn is_everything(&self) -> bool {
         self.lock().scope == AdoptionScope::Everything

@@ -12,8 +12,9 @@
 //!                                └──────────────► the epoch ends; claim, and compare everything
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, Event, Partition, StreamId, WriterEpoch};
@@ -48,6 +49,10 @@ const APPENDS_IN_FLIGHT_MAX: usize = 4;
 const ENTRIES_IN_FLIGHT_MAX: usize = 4096;
 const BYTES_IN_FLIGHT_MAX: usize = 16 << 20;
 
+/// The same bytes of one partition, which it keeps while it lags. If all of a dozen partitions lag, what
+/// they have fits into the queue of Kafka's client (64 MiB), so it never delays a partition that does not.
+const PARTITION_BYTES_IN_FLIGHT_MAX: usize = 1 << 20;
+
 /// Bodies whose tombstones are in one append: about 100 bytes each. The rest waits for the next round.
 const BODIES_RETIRED_AT_ONCE: usize = 1024;
 
@@ -63,7 +68,9 @@ pub(super) struct WritableLog {
     in_flight: BTreeMap<Partition, VecDeque<AppendInFlight>>,
     lags: PartitionLags,
     probes: PartitionProbes,
-    /// Partitions that have lagged and caught up.
+    /// Partitions that lag and for which something was left out.
+    left_out: BTreeSet<Partition>,
+    /// Partitions that have caught up and for which something was left out.
     recovered: Vec<Partition>,
     /// Whether records may have touched keys that are to be repaired.
     needs_repair: bool,
@@ -94,6 +101,7 @@ impl WritableLog {
     pub(super) fn new(
         follower: LogFollower,
         writer: Writer,
+        probes: PartitionProbes,
         engine: Arc<dyn Engine>,
         progress: watch::Sender<Progress>,
         metrics: PublisherMetrics,
@@ -103,7 +111,8 @@ impl WritableLog {
             writer,
             in_flight: BTreeMap::new(),
             lags: PartitionLags::default(),
-            probes: PartitionProbes::default(),
+            probes,
+            left_out: BTreeSet::new(),
             recovered: Vec::new(),
             needs_repair: true,
             engine,
@@ -118,9 +127,15 @@ impl WritableLog {
         log
     }
 
-    /// Leaves the fold, for the next claim of this controller. The writer ends.
-    pub(super) fn into_follower(self) -> LogFollower {
-        self.follower
+    /// Leaves the fold and the history of suspensions, for the next epoch of this controller. The
+    /// writer ends.
+    pub(super) fn into_parts(self) -> (LogFollower, PartitionProbes) {
+        (self.follower, self.probes)
+    }
+
+    /// How long a superseded record stays readable.
+    pub(super) fn replay_window(&self) -> Duration {
+        Duration::from_millis(self.writer.description().replay_window_ms)
     }
 
     /// The writer's epoch.
@@ -184,9 +199,30 @@ impl WritableLog {
         self.lags.contains(partition) || self.writer.suspended().contains_key(&partition)
     }
 
-    /// Whether every partition takes appends.
+    /// Whether a change of `stream` is left out, because its partition is away. Its streams are
+    /// compared when it is back.
+    pub(super) fn leaves_out(&mut self, stream: &StreamId) -> bool {
+        let partition = self.partition(stream);
+        let is_away = self.is_away(partition);
+        if is_away {
+            self.left_out.insert(partition);
+        }
+        is_away
+    }
+
+    /// Whether every partition takes appends, and nothing is left out.
     pub(super) fn is_whole(&self) -> bool {
-        self.lags.lagging().len() == 0 && self.writer.suspended().is_empty()
+        self.lags.lagging().len() == 0
+            && self.writer.suspended().is_empty()
+            && self.recovered.is_empty()
+    }
+
+    /// Whether the log has, and this controller has read, the record of this epoch that everything
+    /// is in it.
+    pub(super) fn is_reconciled(&self) -> bool {
+        let acceptance = self.follower.acceptance();
+        acceptance.is_reconciled()
+            && acceptance.writer().is_some_and(|claim| claim.epoch == self.writer.epoch())
     }
 
     /// The partitions that have lagged and caught up since the last call. Events for them were left
@@ -211,6 +247,7 @@ impl WritableLog {
 
     fn takes_more(&self, partition: Partition) -> bool {
         self.writer.pending_of(partition) < APPENDS_IN_FLIGHT_MAX
+            && self.writer.in_flight_of(partition).bytes < PARTITION_BYTES_IN_FLIGHT_MAX
     }
 
     fn has_memory(&self) -> bool {
@@ -263,6 +300,7 @@ impl WritableLog {
             self.advance().await?;
         }
         if self.is_away(partition) {
+            self.left_out.insert(partition);
             return Ok(());
         }
         let partitions = self.follower.acceptance().metadata().partitions;
@@ -343,6 +381,19 @@ impl WritableLog {
         Ok(())
     }
 
+    /// As [`WritableLog::flush`]. Meanwhile suspended partitions may return, each once.
+    ///
+    /// # Errors
+    /// As [`WritableLog::advance`], but for [`PublishError::PartitionReturned`].
+    pub(super) async fn flush_whatever_returns(&mut self) -> Result<(), PublishError> {
+        loop {
+            match self.flush().await {
+                Err(PublishError::PartitionReturned { .. }) => {}
+                flushed => return flushed,
+            }
+        }
+    }
+
     /// Begins to append the published entry again for each key that a fenced record has touched, so
     /// that compaction does not keep that record.
     pub(super) async fn repair(&mut self) -> Result<(), PublishError> {
@@ -372,7 +423,7 @@ impl WritableLog {
 
     /// Appends the last heartbeat, by which a standby takes over without waiting for a silence.
     pub(super) async fn release(mut self) -> Result<(), PublishError> {
-        self.flush().await?;
+        self.flush_whatever_returns().await?;
         let partition = Partition(0);
         if self.lags.contains(partition) {
             return Err(WriterError::Suspended { partition, reason: "it lags".to_owned() }.into());
@@ -434,7 +485,8 @@ impl WritableLog {
         tracing::warn!(%partition, reason, "the partition takes no appends; the others go on");
         self.in_flight.remove(&partition);
         self.lags.forget(partition);
-        self.probes.start(self.writer.heartbeats(), partition);
+        self.left_out.remove(&partition);
+        self.probes.start(self.writer.heartbeats(), partition, Instant::now());
     }
 
     /// Notes that an append to a partition has finished, or that something of it was read.
@@ -442,8 +494,10 @@ impl WritableLog {
         let is_idle =
             self.writer.pending_of(partition) == 0 && self.writer.in_flight_of(partition).keys == 0;
         if self.lags.note_moved(partition, is_idle, Instant::now()) {
-            tracing::info!(%partition, "the partition has caught up; comparing its streams");
-            self.recovered.push(partition);
+            tracing::info!(%partition, "the partition has caught up");
+            if self.left_out.remove(&partition) {
+                self.recovered.push(partition);
+            }
             self.needs_repair = true;
             self.show_away();
         }

@@ -175,3 +175,47 @@ async fn a_writer_keeps_the_log_while_the_partition_of_its_claim_is_away() {
     standby.controller.stop().await;
     world.check_nodes(&[first, other]).await;
 }
+
+#[tokio::test]
+async fn a_partition_that_returns_ends_no_epoch_while_the_next_one_cannot_be_claimed() {
+    let settings = MemorySettings { partitions: 3, ..MemorySettings::default() };
+    let world = World { group_events: 1, ..World::with(settings) };
+    let node_of = |partition| {
+        let mut nodes = (0..100).map(|number| format!("n{number}"));
+        let is_there = |node: &String| {
+            let node: NodeName = node.parse().expect("a name");
+            StreamId::node(&node).partition(3) == Partition(partition)
+        };
+        nodes.find(is_there).expect("one of a hundred")
+    };
+    let [first, second, healthy] = [0, 1, 2].map(node_of);
+    let nodes = [&*first, &*second, &*healthy];
+    let running = world.start().await;
+    running.list(nodes.map(|node| [pod_of(node), config_of(node, 0)]).into_iter().flatten()).await;
+    let epoch = world.newest_epoch().await;
+    for partition in [Partition(0), Partition(1)] {
+        world.downstream.set_partition_fault(partition, Some(PartitionFault::Fails));
+    }
+    for node in nodes {
+        running.set(config_of(node, 1)).await;
+    }
+    until_true("both are away", async || running.partitions_away() == Some(2.0)).await;
+    world.downstream.set_partition_fault(Partition(1), None);
+    // Longer than the first probes take.
+    let since = Instant::now();
+    let mut version = 1;
+    while since.elapsed() < Duration::from_secs(2) {
+        version += 1;
+        running.set(config_of(&healthy, version)).await;
+        world.until_last(&healthy, version).await;
+    }
+    assert_eq!(world.newest_epoch().await, epoch, "a claim needs partition 0");
+
+    world.downstream.set_partition_fault(Partition(0), None);
+    for node in [&*first, &*second] {
+        world.until_last(node, 1).await;
+    }
+    running.reconciled(epoch.0).await;
+    running.controller.stop().await;
+    world.check_nodes(&nodes).await;
+}
