@@ -288,30 +288,32 @@ fn objects_come_in_as_json_lines() {
 }
 
 #[test]
-fn sources_that_stop_are_named_in_the_status_and_what_runs_goes_on() {
+fn a_folder_that_is_gone_is_named_in_the_status_and_followed_again_when_it_is_back() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let manifests = manifests(folder.path());
-    let socket = folder.path().join("objects.sock");
-    let [path, socket] = [&manifests, &socket].map(|path| path.to_str().expect("UTF-8"));
-    let running = Running::start(&[path, "--objects", socket, "--runtime", "hollow"]);
+    let path = manifests.to_str().expect("UTF-8");
+    let running = Running::start(&[path, "--runtime", "hollow"]);
     running.wait_for_pods(1, |status| status == "Running");
     running.wait_until_in_step();
     let healthy = running.text(&["status"]).expect("a status");
     assert!(!healthy.contains("the source"), "{healthy}");
-    fs::remove_dir_all(&manifests).expect("removed");
-    let status = running.wait_for("the sources in the status", |running| {
+    let aside = manifests.with_extension("aside");
+    fs::rename(&manifests, &aside).expect("moved");
+    running.wait_for("the source in the status", |running| {
         let text = running.text(&["status"])?;
-        (text.matches("trouble  the source ").count() == 2).then_some(text)
+        let begin = "trouble  the source manifests failed at ";
+        let line = text.lines().find(|line| line.starts_with(begin))?;
+        assert!(line.contains("and tries again: ") && line.contains("cannot be read"), "{line}");
+        Some(())
     });
-    let line = |kind: &str| {
-        let begin = format!("trouble  the source {kind} stopped at ");
-        let line = status.lines().find(|line| line.starts_with(&begin));
-        line.unwrap_or_else(|| panic!("no line of {kind} in\n{status}"))
-    };
-    assert!(line("manifests").contains("cannot be read"), "{status}");
-    assert!(line("objects").contains("all sources stop when one fails"), "{status}");
     let pods = running.items(&["get", "pods"]);
     assert_eq!(pods.len(), 1, "nothing is removed");
+    fs::rename(&aside, &manifests).expect("moved back");
+    running.wait_for("a status without trouble", |running| {
+        (!running.text(&["status"])?.contains("the source")).then_some(())
+    });
+    assert!(running.output().contains("is in order and followed again"), "{}", running.output());
+    assert_eq!(running.items(&["get", "pods"]).len(), 1);
 }
 
 #[test]

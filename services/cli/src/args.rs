@@ -134,6 +134,10 @@ pub struct Up {
     /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
+    /// Refuse manifests that a cluster would not accept (unknown fields, a selector that does not
+    /// match its template, a mistyped kind, a key twice) instead of a warning
+    #[arg(long)]
+    pub strict: bool,
     /// Name the nodes in metrics on an address beyond loopback, where they are numbered otherwise
     #[arg(long)]
     pub metrics_node_names: bool,

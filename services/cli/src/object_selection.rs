@@ -1,7 +1,7 @@
 //! The objects that `TYPE`, `TYPE NAME...` and `TYPE/NAME...` select.
 
+use headwater_object::nearest::did_you_mean;
 use headwater_object::{OBJECT_TYPES, ObjectType};
-use headwater_operator::nearest::did_you_mean;
 
 use crate::exit::Failure;
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `events` | the events of a source, and the sender that holds it to the contract |
 //! | `state` | whether each part of a source lists, follows or has failed |
+//! | `trouble` | what is wrong with the documents of a source, as long as it is |
 //! | `wanted` | which objects the nodes use, as a source sees it |
 //! | `known` | the differences between two lists of one source |
 //! | `set` | several sources that run as one |
@@ -32,6 +33,7 @@ mod published;
 pub(crate) mod scripted;
 mod set;
 mod state;
+mod trouble;
 mod wanted;
 
 use std::fmt;

@@ -19,7 +19,6 @@ mod settings;
 mod stores;
 mod tls;
 mod topics;
-mod trouble_list;
 mod up;
 
 use std::process::ExitCode;

@@ -42,7 +42,6 @@ use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::cuts;
 use crate::settings::process::PartSettings;
-use crate::trouble_list::TroubleList;
 use crate::{clock, open_files, protection};
 
 /// The default filter of a part's log lines: warnings and errors, and when it starts, is ready and
@@ -56,8 +55,6 @@ pub(crate) struct PartDependencies {
     pub(crate) memory: DatabaseMemory,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
-    /// Its troubles, for `status`.
-    pub(crate) troubles: TroubleList,
     /// Cancelled when the part stops.
     pub(crate) stop: CancellationToken,
 }
@@ -65,7 +62,7 @@ pub(crate) struct PartDependencies {
 impl PartDependencies {
     /// The dependencies of the operator API that every part has; a part adds its own.
     pub(crate) fn operator_dependencies(&self, part: PartKind) -> OperatorDependencies {
-        let (stores, troubles) = (self.metrics.stores.clone(), self.troubles.clone());
+        let stores = self.metrics.stores.clone();
         let root = self.data.root().to_owned();
         let node_dir = {
             let root = root.clone();
@@ -82,12 +79,7 @@ impl PartDependencies {
             record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
             wall_clock: self.clock.clone(),
             troubles: Arc::new(move || {
-                stores
-                    .troubles()
-                    .into_iter()
-                    .chain(troubles.all())
-                    .chain(damaged::kept(&root))
-                    .collect()
+                stores.troubles().into_iter().chain(damaged::kept(&root)).collect()
             }),
         }
     }
@@ -183,8 +175,8 @@ async fn run_until_signal<P: Part>(settings: P::Settings) -> CommandResult {
         None => None,
     };
     let clock: WallClock = Arc::new(clock::wall_ms);
-    let (troubles, stop) = (TroubleList::default(), CancellationToken::new());
-    let dependencies = PartDependencies { data, memory, metrics, clock, troubles, stop };
+    let stop = CancellationToken::new();
+    let dependencies = PartDependencies { data, memory, metrics, clock, stop };
     let root = dependencies.data.root().display();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %root, "the {} starts", P::NAME);
     let mut part = tokio::select! {

@@ -45,7 +45,6 @@ use crate::part::signals::Signals;
 use crate::settings::controller::manifests_are_there;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
-use crate::trouble_list::TroubleList;
 use crate::{clock, open_files, part, protection, settings};
 
 /// The reason why `up` does not start.
@@ -73,7 +72,6 @@ struct Composition {
     operator_dependencies: OperatorDependencies,
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
-    troubles: TroubleList,
     stop: CancellationToken,
     answering: tokio::task::JoinHandle<()>,
     /// The server of metrics and health, if there is one.
@@ -205,14 +203,13 @@ impl Composition {
             nodes.insert(name.clone(), node);
         }
         let stop = CancellationToken::new();
-        let troubles = TroubleList::default();
         let (notices, stopped_sources) = (
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
         );
         let operator_dependencies = OperatorDependencies {
             notes: shared_rights(Some(settings.runtime), true),
-            ..operator_dependencies(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores))
+            ..operator_dependencies(&cloud, &nodes, &data, &clock, &metrics.stores)
         };
         let answering =
             operator::serve(&socket, operator_dependencies.clone(), stop.child_token())?;
@@ -230,7 +227,6 @@ impl Composition {
             operator_dependencies,
             notices,
             stopped_sources,
-            troubles,
             stop,
             answering,
             serving,
@@ -270,9 +266,9 @@ fn operator_dependencies(
     nodes: &BTreeMap<NodeName, Node>,
     data: &DataDir,
     clock: &WallClock,
-    (troubles, stores): (&TroubleList, &Stores),
+    stores: &Stores,
 ) -> OperatorDependencies {
-    let (troubles, stores) = (troubles.clone(), stores.clone());
+    let stores = stores.clone();
     let of_controller = part::controller::troubles(&cloud.controller);
     let of_hub = cloud.hub.view();
     let root = data.root().to_owned();
@@ -296,9 +292,8 @@ fn operator_dependencies(
         notes: Vec::new(),
         troubles: Arc::new(move || {
             let of_stores = stores.troubles();
-            let others = troubles.all().into_iter().chain(damaged::kept(&root));
             let of_cloud = of_controller().into_iter().chain(of_hub.troubles());
-            of_cloud.chain(of_stores).chain(others).collect()
+            of_cloud.chain(of_stores).chain(damaged::kept(&root)).collect()
         }),
     }
 }

@@ -26,7 +26,7 @@ use prometheus::Registry;
 
 pub(crate) use fold::FoldMetrics;
 pub(crate) use gauges::{GaugeSource, GaugeValues, HubGauges};
-pub(crate) use handshake::{HandshakeMetrics, HandshakeOutcome};
+pub(crate) use handshake::{HandshakeMetrics, HandshakeOutcome, LATE};
 pub(crate) use session::{EndReason, HelloOutcome, SessionMetrics};
 pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 pub(crate) use wire::{ConnectionLimit, WireMetrics};

@@ -62,6 +62,36 @@ pub enum HandshakeError {
     Malformed(#[source] x509_cert::der::Error),
 }
 
+impl HandshakeError {
+    /// The reasons of all errors, for metrics.
+    pub const REASONS: [&str; 7] =
+        ["broken", "expired", "malformed", "no_http2", "no_tls", "refused_by_peer", "untrusted"];
+
+    /// The reason in a word, one of [`HandshakeError::REASONS`].
+    pub fn reason(&self) -> &'static str {
+        use rustls::{CertificateError, Error};
+        let error = match self {
+            Self::NoHttp2 => return "no_http2",
+            Self::Malformed(_) => return "malformed",
+            Self::Failed(error) => error.get_ref().and_then(|error| error.downcast_ref::<Error>()),
+        };
+        match error {
+            Some(Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            )) => "expired",
+            Some(Error::InvalidCertificate(_)) => "untrusted",
+            Some(Error::NoApplicationProtocol) => "no_http2",
+            Some(Error::AlertReceived(_)) => "refused_by_peer",
+            Some(
+                Error::InvalidMessage(_)
+                | Error::PeerIncompatible(_)
+                | Error::InappropriateMessage { .. },
+            ) => "no_tls",
+            _ => "broken",
+        }
+    }
+}
+
 impl Acceptor {
     /// Opens an acceptor over these files.
     ///

@@ -10,12 +10,12 @@ use headwater_controller::{Picture, Progress};
 use headwater_event::{NodeName, StreamId};
 use headwater_hub::{HubView, WallClock};
 use headwater_log::Log;
+use headwater_object::nearest::did_you_mean;
 use headwater_store::Engine;
 use tokio::sync::watch;
 use tonic::Status;
 
 use super::{internal, some_of};
-use crate::nearest::did_you_mean;
 use crate::node_view::NodeView;
 
 /// The part that serves the API.

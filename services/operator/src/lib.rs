@@ -11,7 +11,6 @@
 //! | `past_position`, `stream_history`, `past_statuses` | the past, from the logs |
 //! | `object_history` | the events and reports of one object |
 //! | `pod_status` | the status of a pod in a word |
-//! | [`nearest`] | the name that a mistyped one most likely means |
 //! | `logs` | log files of containers |
 //! | [`status`], `disk`, `verify` | positions and lag; disks; state hashes |
 //!
@@ -24,7 +23,6 @@ mod dependencies;
 mod disk;
 mod logs;
 mod mask;
-pub mod nearest;
 mod node_view;
 mod object_history;
 mod objects;

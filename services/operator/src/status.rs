@@ -1,7 +1,7 @@
 //! Positions and lag of every node, from its hub and from the edge itself.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use alphanumeric_sort::compare_str;
@@ -28,6 +28,11 @@ mod state {
 
 /// The code of the refusal of a held identity, in an edge's trouble.
 const CLONE_REFUSED: &str = "(Clone)";
+
+/// The trouble of a node that is connected, though no object and no setting names it.
+const NOT_NAMED: &str = "it is connected, but nothing is for it: no object names it, nor does the \
+                         setting `nodes` of the controller; add it there, or issue its certificate for \
+                         the right name";
 
 /// Returns the positions and the disk of every node.
 pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusResponse {
@@ -64,6 +69,10 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
 pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     let now_ms = (dependencies.wall_clock)();
     let mut nodes = Vec::new();
+    // A hub serves any node with a certificate; only a controller knows which nodes are meant.
+    let named: Option<BTreeSet<NodeName>> =
+        dependencies.cloud.as_ref().map(|cloud| cloud.picture.nodes().into_iter().collect());
+    let is_known = |node: &NodeName| named.as_ref().is_none_or(|named| named.contains(node));
     for (node, progress) in node_progress(dependencies, now_ms) {
         let view = dependencies.nodes.get(&node);
         let mut status = of_progress(&node, progress.as_ref());
@@ -92,6 +101,9 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         if status.connected && status.last_contact_ms == 0 {
             // Nothing recorded a contact yet, but the connection is one.
             status.last_contact_ms = now_ms;
+        }
+        if status.trouble.is_empty() && status.connected && !is_known(&node) {
+            status.trouble = NOT_NAMED.to_owned();
         }
         status.state = state_of(&status, failed).to_owned();
         nodes.push(status);

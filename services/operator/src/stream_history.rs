@@ -10,6 +10,7 @@ use headwater_log::history::{
     stream_events, stream_window,
 };
 use headwater_log::read_metadata;
+use headwater_object::nearest::did_you_mean;
 use headwater_proto::operator::{Entry, HistoryEvent, HistoryRequest, StateRequest, StateResponse};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -17,7 +18,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask_bytes;
-use super::nearest::did_you_mean;
 use super::past_position::{PastPosition, time_text};
 use super::{OperatorDependencies, internal, some_of, stream_of};
 

@@ -6,6 +6,8 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`object_type`] | the types and their spellings |
+//! | [`fields`] | the fields of an object that the Kubernetes API does not have |
+//! | [`nearest`] | the name that a mistyped one most likely means |
 //! | [`object`] | a checked object: key, UID, payload, references |
 //! | [`error`] | the reasons to refuse an object |
 //! | [`defaults`] | the defaults of a Kubernetes API server on which readers rely |
@@ -18,6 +20,8 @@
 
 pub mod defaults;
 pub mod error;
+pub mod fields;
+pub mod nearest;
 pub mod object;
 pub mod object_type;
 pub mod patch;

@@ -38,6 +38,10 @@ pub struct Controller {
     /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
+    /// Refuse manifests that a cluster would not accept (unknown fields, a selector that does not
+    /// match its template, a mistyped kind, a key twice) instead of a warning
+    #[arg(long)]
+    pub strict: bool,
     /// Address for hubs, which send the presence of their nodes; port 0 chooses a free port
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
@@ -86,6 +90,7 @@ impl Controller {
             .with("objects", self.objects.as_ref())
             .with("nodes", self.nodes.as_ref())
             .switch("allow_empty", self.allow_empty)
+            .switch("strict", self.strict)
     }
 }
 

@@ -8,8 +8,8 @@ use std::io::{IsTerminal, Write};
 
 use alphanumeric_sort::compare_str;
 use headwater_object::ObjectType;
+use headwater_object::nearest::did_you_mean;
 use headwater_operator::client;
-use headwater_operator::nearest::did_you_mean;
 use headwater_proto::operator::GetRequest;
 use headwater_proto::operator::operator_client::OperatorClient;
 use serde_json::{Value, json};

@@ -18,8 +18,8 @@ use self::screen::{Room, screen};
 pub(super) use self::screen::{since, table};
 use crate::args::{Sort, Status, StatusOutput};
 use crate::exit::{CommandResult, Failure, Outcome};
+use headwater_object::nearest::did_you_mean;
 use headwater_operator::client;
-use headwater_operator::nearest::did_you_mean;
 
 /// Clears the terminal and goes to its first line: before the first print.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";

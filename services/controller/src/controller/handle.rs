@@ -35,7 +35,8 @@ pub struct ControllerHandle {
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
 
-/// Whether a controller is ready: the writer of a reconciled log, or a standby.
+/// Whether a controller is ready: the writer of a reconciled log, or a standby, whose sources have
+/// not stopped for good.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     progress: watch::Receiver<Progress>,
@@ -113,6 +114,10 @@ impl Readiness {
     /// # Errors
     /// Why the controller is not ready, in words.
     pub fn check(&self) -> Result<(), String> {
+        let stopped = self.source_states.borrow().stopped();
+        if !stopped.is_empty() {
+            return Err(format!("{}; restart the controller", stopped.join("; ")));
+        }
         let progress = self.progress.borrow();
         if progress.reconciled || progress.is_standby {
             return Ok(());

@@ -31,6 +31,7 @@ pub(crate) struct PublisherMetrics {
     follows: IntGaugeVec,
     listed: IntCounter,
     notices: [IntCounter; NoticeKind::ALL.len()],
+    manifest_troubles: IntGaugeVec,
     /// Rare: at most one in a run of a controller.
     source_failures: IntCounterVec,
     snapshot_requests: IntCounter,
@@ -105,7 +106,17 @@ impl PublisherMetrics {
                 changes.with_label_values(&[source.name(), kind.name()]);
             }
         }
+        let manifest_troubles = register_int_gauge_vec_with_registry!(
+            "headwater_controller_manifest_troubles",
+            "What is wrong with manifests now, by the reason: the notices that hold until a repair.",
+            &["reason"],
+            families.registry
+        )?;
+        for kind in NoticeKind::TROUBLES {
+            manifest_troubles.with_label_values(&[kind.name()]);
+        }
         Ok(Self {
+            manifest_troubles,
             events: families.counters(
                 "headwater_controller_events_appended_total",
                 "Events that the log has durably, by what they do to their entry.",
@@ -174,7 +185,7 @@ impl PublisherMetrics {
             )?,
             source_failures: register_int_counter_vec_with_registry!(
                 "headwater_controller_source_failures_total",
-                "Sources that stopped by themselves, by the reason.",
+                "Failures of sources that stopped, for good or until a retry, by the reason.",
                 &["kind"],
                 families.registry
             )?,
@@ -252,6 +263,10 @@ impl PublisherMetrics {
 
     pub(crate) fn noticed(&self, kind: NoticeKind) {
         self.notices[kind as usize].inc();
+    }
+
+    pub(crate) fn manifest_troubles(&self, kind: NoticeKind, count: usize) {
+        self.manifest_troubles.with_label_values(&[kind.name()]).set(level(count));
     }
 
     pub(crate) fn source_failed(&self, error: &SourceError) {

@@ -62,6 +62,11 @@ impl SourceError {
         self.error.is::<SourceStopped>()
     }
 
+    /// Whether a task of the source panicked or was aborted.
+    pub(super) fn is_end_of_task(&self) -> bool {
+        self.error.is::<TaskEnded>()
+    }
+
     /// The source's own error, if it is an `E`.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()

@@ -16,20 +16,29 @@
 //! - **Nodes**: pods are spread over the nodes the source is given; where it is given none, over
 //!   the Node objects in the folder. A Node object's labels, taints and cordon count in either
 //!   case.
-//! - **What is wrong** is named once, by file and line, and never takes anything away: a document
-//!   that does not read leaves what its file described before in place.
+//! - **What a cluster would not accept** (unknown fields, a selector that does not match its template,
+//!   a mistyped kind, a key twice) has a notice, or is refused under `strict`.
+//! - **What is wrong** is named once, by file and line, is in `status` until it is repaired, and never
+//!   takes anything away: a document that does not read leaves what its file described before in
+//!   place.
+//! - **An accident** (every manifest gone at once, another device, no folder) changes nothing. The
+//!   source reports it and follows again when the files are back and have settled.
 
 mod data_directory;
 mod description;
 mod document;
 mod entry;
+mod field_line;
 mod fit;
 mod folder;
 pub(crate) mod origin;
 mod parse;
 mod placement;
 mod pod_name;
+mod recovery;
 mod scan;
+mod selector;
+mod validation;
 mod watch;
 mod workload;
 
@@ -40,6 +49,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_event::NodeName;
+use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch as value_watch;
@@ -47,9 +57,11 @@ use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use self::origin::is_from_manifest;
+use self::recovery::{RETRY_INTERVAL, Recovery, SETTLED_AFTER};
 use self::watch::FolderWatch;
 use super::{
-    Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, UidAssignment,
+    Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, SourceState,
+    UidAssignment,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -74,6 +86,10 @@ pub struct ManifestSettings {
     pub folder: PathBuf,
     /// Go on when every manifest is gone at once, or the folder is on another device.
     pub allow_empty: bool,
+    /// Refuse documents that a cluster would not accept: unknown fields, a selector that does not
+    /// match its template, an unknown kind with the name of a replicated one, a key twice. Otherwise
+    /// they only have a notice.
+    pub strict: bool,
     /// How long nothing may change before a change is looked at.
     pub quiet: Duration,
     /// The interval of scans without a notification.
@@ -88,6 +104,7 @@ impl ManifestSettings {
         Self {
             folder: folder.into(),
             allow_empty: false,
+            strict: false,
             quiet: QUIET_DEFAULT,
             rescan: RESCAN_DEFAULT,
             limits: ScanLimits::default(),
@@ -121,6 +138,26 @@ impl ManifestFolder {
         Ok(scanned.map_err(|source| ManifestError::Folder { folder: self.name(), source })?)
     }
 
+    /// Starts a watch. Where that is not possible, the notice of it comes with a watch that sees
+    /// nothing.
+    fn watch(&self) -> (FolderWatch, Option<Notice>) {
+        match FolderWatch::start(&self.settings.folder) {
+            Ok(watch) => (watch, None),
+            Err(reason) => {
+                let every = self.settings.rescan.as_secs_f32();
+                let text = format!(
+                    "{} cannot be watched ({reason}): changes are seen every {every} s",
+                    self.name()
+                );
+                (FolderWatch::none(), Some(Self::notice(NoticeKind::Source, text)))
+            }
+        }
+    }
+
+    fn notice(kind: NoticeKind, text: String) -> Notice {
+        Notice { file: None, line: None, kind, text }
+    }
+
     fn name(&self) -> String {
         self.settings.folder.display().to_string()
     }
@@ -141,48 +178,108 @@ impl Source for ManifestFolder {
     }
 
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
-        let mut folder = Folder::new(self.name(), self.settings.allow_empty);
+        let mut folder =
+            Folder::new(self.name(), self.settings.allow_empty).with_strict(self.settings.strict);
         // The watch starts before the first scan, so that no change falls between the two.
-        let mut watch = match FolderWatch::start(&self.settings.folder) {
-            Ok(watch) => watch,
-            Err(reason) => {
-                let every = self.settings.rescan.as_secs_f32();
-                let text = format!(
-                    "{} cannot be watched ({reason}): changes are seen every {every} s",
-                    self.name()
-                );
-                let notice = Notice { file: None, line: None, kind: NoticeKind::Source, text };
-                context.events.send(SourceEvent::Notice(notice)).await?;
-                FolderWatch::none()
-            }
-        };
+        let (mut watch, unwatched) = self.watch();
+        if let Some(notice) = &unwatched {
+            context.events.send(SourceEvent::Notice(notice.clone())).await?;
+        }
         let mut rescan = tokio::time::interval(self.settings.rescan);
         rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
         rescan.reset();
+        let mut has_listed = false;
+        let mut recovery: Option<Recovery> = None;
         loop {
-            let scan = self.scan().await?;
-            watch.ignore(&scan.data_directories);
-            let nodes = self.nodes.borrow_and_update().clone();
-            // Only the first look compares with what an earlier run published.
-            let nothing = Arc::new(BTreeMap::new());
-            let published = std::mem::replace(&mut context.published, nothing);
-            // Parsing thousands of files takes a while.
-            let update = tokio::task::spawn_blocking(move || {
-                let events = folder.update(scan, &nodes, &*published, &mut new_identity);
-                (folder, events)
-            });
-            let (returned, events) =
-                update.await.map_err(|error| SourceError::task_ended("update", error))?;
-            folder = returned;
-            context.events.send_all(events?).await?;
+            if recovery.is_some() {
+                // The folder may be another one under the same name.
+                watch = self.watch().0;
+            }
+            let look = match self.scan().await {
+                Ok(scan) => {
+                    watch.ignore(&scan.data_directories);
+                    let is_settled = recovery.as_mut().is_none_or(|past| past.is_settled(&scan));
+                    if is_settled { Look::Settled(scan) } else { Look::Unsettled }
+                }
+                // A folder that was never read may be a wrong name.
+                Err(error) if !has_listed || error.is_end_of_task() => return Err(error),
+                Err(error) => Look::Accident(error),
+            };
+            let look = match look {
+                Look::Settled(scan) => {
+                    let nodes = self.nodes.borrow_and_update().clone();
+                    let published = context.published.clone();
+                    // Parsing thousands of files takes a while.
+                    let update = tokio::task::spawn_blocking(move || {
+                        let events = folder.update(scan, &nodes, &*published, &mut new_identity);
+                        (folder, events)
+                    });
+                    let (returned, events) =
+                        update.await.map_err(|error| SourceError::task_ended("update", error))?;
+                    folder = returned;
+                    match events {
+                        Ok(events) => {
+                            // Only the first look compares with what an earlier run published.
+                            context.published = Arc::new(BTreeMap::new());
+                            has_listed = true;
+                            context.events.send_all(events).await?;
+                            Look::Taken
+                        }
+                        Err(error) => Look::Accident(error.into()),
+                    }
+                }
+                other => other,
+            };
+            match look {
+                Look::Accident(error) => {
+                    match &mut recovery {
+                        Some(recovery) => recovery.reset(),
+                        None => {
+                            context.states.count_failure(&error);
+                            let notice = Self::notice(NoticeKind::Source, error_chain(&error));
+                            context.events.send(SourceEvent::Notice(notice)).await?;
+                            recovery = Some(Recovery::default());
+                        }
+                    }
+                    context.states.fail_for_now(&error, RETRY_INTERVAL);
+                }
+                Look::Taken => {
+                    if recovery.take().is_some() {
+                        context.states.set("", SourceState::Following);
+                        let text = format!("{} is in order and followed again", self.name());
+                        let notice = Self::notice(NoticeKind::Repaired, text);
+                        context.events.send(SourceEvent::Notice(notice)).await?;
+                    }
+                    context.states.set_documents(folder.notices().chain(&unwatched));
+                }
+                Look::Settled(_) | Look::Unsettled => {
+                    tokio::select! {
+                        () = tokio::time::sleep(SETTLED_AFTER) => continue,
+                        () = context.stop.cancelled() => return Ok(()),
+                    }
+                }
+            }
             tokio::select! {
                 () = watch.changed(self.settings.quiet, QUIET_MAX) => {}
                 () = changed(&mut self.nodes) => {}
                 _ = rescan.tick() => {}
+                () = tokio::time::sleep(RETRY_INTERVAL), if recovery.is_some() => {}
                 () = context.stop.cancelled() => return Ok(()),
             }
         }
     }
+}
+
+/// What came of a look at the folder.
+enum Look {
+    /// The files are in order, and are to be taken in.
+    Settled(Scan),
+    /// The files are taken in.
+    Taken,
+    /// After an accident files have come back, and more may follow.
+    Unsettled,
+    /// Nothing can be taken in: what was described stays in place.
+    Accident(SourceError),
 }
 
 /// The UIDs that this source assigns to objects of manifests, which have none.
@@ -195,7 +292,7 @@ impl UidAssignment for ManifestUids {
     }
 }
 
-/// Why the manifest folder stopped.
+/// Why nothing of the manifest folder can be taken in.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The folder cannot be read at all.
@@ -209,7 +306,8 @@ pub enum ManifestError {
     /// Every manifest is gone at once, as in an unmounted or half-copied folder.
     #[error(
         "every manifest under {folder} is gone, and {objects} objects with them: nothing was \
-         removed. If that is meant, start with --allow-empty"
+         removed. They are followed again when the files are back. If the removal is meant, start \
+         with --allow-empty"
     )]
     Emptied {
         /// The folder.
@@ -220,8 +318,8 @@ pub enum ManifestError {
     /// The folder is on another device than before: a mount came or went.
     #[error(
         "{folder} lies on another device than before, as when something is mounted over it or \
-         unmounted: nothing was changed. Restart when the folder is the right one, or with \
-         --allow-empty"
+         unmounted: nothing was changed. It is followed again when the former one is back. If this \
+         one is meant, restart, or start with --allow-empty"
     )]
     OtherDevice {
         /// The folder.

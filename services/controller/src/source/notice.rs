@@ -6,7 +6,8 @@ use std::path::PathBuf;
 /// What a notice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoticeKind {
-    /// A document that does not parse. What it described before stays in place.
+    /// A document that does not parse, or a file or folder that cannot be read. What it described
+    /// before stays in place.
     Unreadable,
     /// A document that is no valid Kubernetes object. What it described before stays in place.
     Invalid,
@@ -18,14 +19,16 @@ pub enum NoticeKind {
     NotReplicated,
     /// A pod that no node fits.
     Unplaced,
-    /// A file or folder that is not read.
+    /// A file or folder that is not read, on purpose.
     Skipped,
     /// The state of the source itself.
     Source,
+    /// An earlier notice does not hold any more.
+    Repaired,
 }
 
 impl NoticeKind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Unreadable,
         Self::Invalid,
         Self::Doubtful,
@@ -34,6 +37,17 @@ impl NoticeKind {
         Self::Unplaced,
         Self::Skipped,
         Self::Source,
+        Self::Repaired,
+    ];
+
+    /// The kinds of notices that hold until what they name is repaired, the gravest first.
+    pub(crate) const TROUBLES: [Self; 6] = [
+        Self::Unreadable,
+        Self::Invalid,
+        Self::Duplicate,
+        Self::Unplaced,
+        Self::Source,
+        Self::Doubtful,
     ];
 
     /// Its name in the metrics.
@@ -47,6 +61,7 @@ impl NoticeKind {
             Self::Unplaced => "unplaced",
             Self::Skipped => "skipped",
             Self::Source => "source",
+            Self::Repaired => "repaired",
         }
     }
 }
@@ -62,6 +77,26 @@ pub struct Notice {
     pub kind: NoticeKind,
     /// The reason, in words.
     pub text: String,
+}
+
+impl Notice {
+    /// Whether it holds until what it names is repaired.
+    pub(crate) fn is_trouble(&self) -> bool {
+        NoticeKind::TROUBLES.contains(&self.kind)
+    }
+
+    /// Whether `other` is about the same thing, moved to another line or worded in another way.
+    pub(crate) fn is_succeeded_by(&self, other: &Self) -> bool {
+        self.file == other.file
+            && self.kind == other.kind
+            && (self.line == other.line || self.text == other.text)
+    }
+
+    /// The notice that this one does not hold any more.
+    pub(crate) fn repaired(&self) -> Self {
+        let text = format!("repaired: {}", self.text);
+        Self { kind: NoticeKind::Repaired, text, ..self.clone() }
+    }
 }
 
 impl fmt::Display for Notice {

@@ -2,16 +2,19 @@
 //!
 //! A source that watches several kinds of objects reports a state for each of them, as its *part*;
 //! the part without a name is the source as a whole. Unlike a notice, a state is there until it
-//! changes: `readyz`, `status` and metrics read it.
+//! changes: `readyz`, `status` and metrics read it. So are the troubles of the source's documents.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use headwater_follow::WallClock;
+use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::SourceKind;
+use super::trouble::DocumentTroubles;
+use super::{Notice, SourceError, SourceKind};
 use crate::metrics::PublisherMetrics;
 
 /// What a source, or a part of one, does.
@@ -50,7 +53,11 @@ pub struct SourcePart {
 
 /// The states of all sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceStates(BTreeMap<SourcePart, SourceState>);
+pub struct SourceStates {
+    parts: BTreeMap<SourcePart, SourceState>,
+    /// What is wrong with the documents of each source.
+    documents: BTreeMap<SourceKind, DocumentTroubles>,
+}
 
 /// Reports the states of one source.
 #[derive(Clone)]
@@ -64,22 +71,28 @@ pub struct SourceStateSender {
 impl SourceStates {
     /// Each part and its state, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&SourcePart, &SourceState)> {
-        self.0.iter()
+        self.parts.iter()
     }
 
     /// Whether every part has listed and follows.
     pub fn all_follow(&self) -> bool {
-        self.0.values().all(|state| *state == SourceState::Following)
+        self.parts.values().all(|state| *state == SourceState::Following)
     }
 
     /// The parts that do not follow, in words; empty when all do.
     pub fn unready(&self) -> Vec<String> {
-        let waiting = self.0.iter().filter(|(_, state)| **state != SourceState::Following);
+        let waiting = self.parts.iter().filter(|(_, state)| **state != SourceState::Following);
         waiting.map(|(part, state)| format!("{part}: {state}")).collect()
     }
 
+    /// The parts that failed for good, in words; empty when each follows or tries again.
+    pub fn stopped(&self) -> Vec<String> {
+        let stopped = self.parts.iter().filter(|(_, state)| state.has_stopped());
+        stopped.map(|(part, state)| format!("the source {part} {state}")).collect()
+    }
+
     /// For each part that does not follow, a sentence for `status`: what is wrong, since when, and
-    /// what happens next. Empty when all follow.
+    /// what happens next. Then what is wrong with documents. Empty when all is well.
     pub fn troubles(&self) -> Vec<String> {
         let trouble = |(part, state): (&SourcePart, &SourceState)| match state {
             SourceState::Following => None,
@@ -95,7 +108,8 @@ impl SourceStates {
                 at(*since_ms)
             )),
         };
-        self.0.iter().filter_map(trouble).collect()
+        let of_documents = self.documents.values().flat_map(DocumentTroubles::sentences);
+        self.parts.iter().filter_map(trouble).chain(of_documents).collect()
     }
 }
 
@@ -121,7 +135,7 @@ impl SourceStateSender {
         self.metrics.source_follows(self.source, part, is_following);
         let part = SourcePart { source: self.source, part: part.to_owned() };
         self.states.send_if_modified(|states| {
-            let before = states.0.insert(part, state.clone());
+            let before = states.parts.insert(part, state.clone());
             before.is_none_or(|before| before != state)
         });
     }
@@ -129,11 +143,38 @@ impl SourceStateSender {
     /// Sets the state of `part` to failed, since now. A part that failed before keeps its time.
     pub fn fail(&self, part: &str, cause: String, retry_ms: Option<i64>) {
         let key = SourcePart { source: self.source, part: part.to_owned() };
-        let since_ms = match self.states.borrow().0.get(&key) {
+        let since_ms = match self.states.borrow().parts.get(&key) {
             Some(SourceState::Failed { since_ms, .. }) => *since_ms,
             _ => (self.clock)(),
         };
         self.set(part, SourceState::Failed { cause, since_ms, retry_ms });
+    }
+
+    /// Sets the state of the whole source to failed by `error`, to be tried again after `wait`. A
+    /// source that failed before keeps its time.
+    pub(crate) fn fail_for_now(&self, error: &SourceError, wait: Duration) {
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        self.fail("", error_chain(error), Some((self.clock)().saturating_add(wait_ms)));
+    }
+
+    /// Counts a failure of the source, which stopped or tries again.
+    pub(crate) fn count_failure(&self, error: &SourceError) {
+        self.metrics.source_failed(error);
+    }
+
+    /// Sets the troubles of the documents of this source to those among `notices`.
+    pub(crate) fn set_documents<'n>(&self, notices: impl Iterator<Item = &'n Notice>) {
+        let troubles = DocumentTroubles::of(notices);
+        for (kind, count) in troubles.counts() {
+            self.metrics.manifest_troubles(kind, count);
+        }
+        self.states.send_if_modified(|states| {
+            if states.documents.get(&self.source) == Some(&troubles) {
+                return false;
+            }
+            states.documents.insert(self.source, troubles);
+            true
+        });
     }
 
     /// Ends the states of this source, which stopped for `cause`: its parts are gone, and the source
@@ -141,7 +182,7 @@ impl SourceStateSender {
     pub(super) fn end(&self, cause: String) {
         let mut has_ended = false;
         self.states.send_modify(|states| {
-            states.0.retain(|part, state| {
+            states.parts.retain(|part, state| {
                 let is_whole = part.part.is_empty();
                 if part.source != self.source {
                     return true;

@@ -14,6 +14,7 @@ use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
 use headwater_session::message::HubMessage;
+use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
@@ -92,15 +93,19 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// A failure that needs a person: a certificate, a clock, a name.
+    /// Why there is no connection, in a sentence with the hub; `None` where one was made and has
+    /// ended.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Self::Connect { address, source: DialError::Tls(error) } => {
                 Some(format!("hub {address}: {error}"))
             }
+            Self::Connect { address, source } => {
+                Some(format!("hub {address}: {}", error_chain(source)))
+            }
             Self::Refused { address, source } => Some(format!("hub {address}: {source}")),
             Self::Distrusted { address, source } => Some(format!("hub {address}: {source}")),
-            _ => None,
+            Self::Ended { .. } | Self::Closed { .. } | Self::Malformed { .. } => None,
         }
     }
 

@@ -327,7 +327,8 @@ impl Session {
     }
 
     fn lost(&mut self, error: &LinkError) {
-        self.failures.no_connection(error, &self.metrics);
+        let was_welcomed = self.protocol.is_open();
+        self.failures.no_connection(error, was_welcomed, &self.metrics);
         self.disconnect(match error.is_unreachable() {
             true => DisconnectReason::NoResponse,
             false => DisconnectReason::Failed,

@@ -30,7 +30,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Part, PartDependencies};
 use crate::data_dir::CONTROLLER_ADDRESS;
 use crate::settings::controller::ControllerSettings;
-use crate::trouble_list::TroubleList;
 use crate::{database, part};
 
 /// A controller as a process.
@@ -39,7 +38,6 @@ pub(crate) struct ControllerPart {
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
     progress: watch::Receiver<Progress>,
-    troubles: TroubleList,
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
@@ -109,9 +107,12 @@ impl Part for ControllerPart {
             published: published.clone(),
             picture: open(dependencies, "picture")?,
             sources: sources(
-                settings.manifests.as_deref(),
-                settings.objects.as_deref(),
-                settings.allow_empty,
+                SourceSettings {
+                    manifests: settings.manifests.as_deref(),
+                    objects: settings.objects.as_deref(),
+                    allow_empty: settings.allow_empty,
+                    strict: settings.strict,
+                },
                 &nodes_seen,
             ),
             sink: Box::new(PodRemoval),
@@ -141,7 +142,6 @@ impl Part for ControllerPart {
                 .take_stopped_sources()
                 .unwrap_or_else(|| mpsc::channel(1).1),
             progress: controller.progress(),
-            troubles: dependencies.troubles.clone(),
             logs,
             published,
             controller,
@@ -178,9 +178,9 @@ impl Part for ControllerPart {
         loop {
             tokio::select! {
                 Some(notice) = self.notices.recv() => {
-                    tracing::warn!(%notice, "a notice of a source");
-                    if notice.kind == NoticeKind::Source {
-                        self.troubles.add(notice.to_string());
+                    match notice.kind {
+                        NoticeKind::Repaired => tracing::info!(%notice, "a notice of a source"),
+                        _ => tracing::warn!(%notice, "a notice of a source"),
                     }
                 }
                 Some(error) = self.stopped_sources.recv() => {
@@ -251,15 +251,26 @@ pub(crate) fn troubles(
 }
 
 /// Where objects come from.
+pub(crate) struct SourceSettings<'a> {
+    /// The folder of manifests.
+    pub(crate) manifests: Option<&'a Path>,
+    /// The socket that receives objects.
+    pub(crate) objects: Option<&'a Path>,
+    /// Whether to remove everything when all manifests disappear at once.
+    pub(crate) allow_empty: bool,
+    /// Whether to refuse manifests that a cluster would not accept.
+    pub(crate) strict: bool,
+}
+
+/// Returns the sources of a controller.
 pub(crate) fn sources(
-    manifests: Option<&Path>,
-    objects: Option<&Path>,
-    allow_empty: bool,
+    settings: SourceSettings<'_>,
     nodes: &watch::Receiver<BTreeSet<NodeName>>,
 ) -> Vec<Box<dyn Source>> {
+    let SourceSettings { manifests, objects, allow_empty, strict } = settings;
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     if let Some(folder) = manifests {
-        let manifests = ManifestSettings { allow_empty, ..ManifestSettings::new(folder) };
+        let manifests = ManifestSettings { allow_empty, strict, ..ManifestSettings::new(folder) };
         sources.push(Box::new(ManifestFolder::new(manifests, nodes.clone())));
     }
     if let Some(socket) = objects {

@@ -37,6 +37,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) nodes: String,
     /// Whether to remove everything when all manifests disappear at once.
     pub(crate) allow_empty: bool,
+    /// Whether to refuse manifests that a cluster would not accept.
+    pub(crate) strict: bool,
     /// The address for hubs; without one, nodes' presence comes from the log.
     pub(crate) listen: Option<SocketAddr>,
     /// Where hubs reach that address, HOST:PORT. Default: the address itself.
@@ -81,6 +83,7 @@ impl Default for ControllerSettings {
             objects: None,
             nodes: String::new(),
             allow_empty: false,
+            strict: false,
             listen: None,
             advertise: None,
             tls_ca: None,

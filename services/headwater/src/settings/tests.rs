@@ -126,7 +126,7 @@ fn a_missing_required_setting_is_named() {
 
 /// A settings file: valid lines and invalid ones.
 fn file() -> impl Strategy<Value = String> {
-    let key = "(nodes|runtime|sync_interval|replay_window|stop_grace|allow_empty|metrics|\
+    let key = "(nodes|runtime|sync_interval|replay_window|stop_grace|allow_empty|strict|metrics|\
                metrics_node_names|log_format|otlp_endpoint|[a-z_.]{0,6})";
     let value = prop_oneof![
         "(true|false|[-+]?[0-9_]{1,22}|-?[0-9]{1,3}e[0-9]{1,4}|nan|inf)",

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) stop_grace: Duration,
     /// Whether to remove everything when all manifests disappear at once.
     pub(crate) allow_empty: bool,
+    /// Whether to refuse manifests that a cluster would not accept.
+    pub(crate) strict: bool,
     /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
     /// Whether metrics on an address beyond loopback name nodes.
@@ -68,6 +70,7 @@ impl Default for Settings {
             replay_window: REPLAY_WINDOW_DEFAULT,
             stop_grace: STOP_GRACE_DEFAULT,
             allow_empty: false,
+            strict: false,
             metrics: MetricsAt::default(),
             metrics_node_names: false,
             log_format: LogFormat::Auto,
@@ -105,5 +108,6 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kafka.given())
         .switch("allow_empty", args.allow_empty)
+        .switch("strict", args.strict)
         .switch("metrics_node_names", args.metrics_node_names)
 }

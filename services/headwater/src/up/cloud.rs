@@ -26,7 +26,7 @@ use super::requests::CloudRequestHandler;
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
-use crate::part::controller::sources;
+use crate::part::controller::{SourceSettings, sources};
 use crate::settings::up::Settings;
 
 /// The name of the hub in progress records.
@@ -97,14 +97,19 @@ impl Cloud {
 
         let nodes = settings.node_names().unwrap_or_default();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
-        let (manifests, objects) = (args.manifests.as_deref(), args.objects.as_deref());
+        let of_sources = SourceSettings {
+            manifests: args.manifests.as_deref(),
+            objects: args.objects.as_deref(),
+            allow_empty: settings.allow_empty,
+            strict: settings.strict,
+        };
         let published = open("published", "controller/published", schema::CONTROLLER)?;
         let controller = Controller::start(ControllerDependencies {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
             published: published.clone(),
             picture: open("picture", "controller/picture", schema::CONTROLLER)?,
-            sources: sources(manifests, objects, settings.allow_empty, &nodes_seen),
+            sources: sources(of_sources, &nodes_seen),
             sink: Box::new(PodRemoval),
             nodes,
             address: None,

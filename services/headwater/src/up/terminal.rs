@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use headwater_cli::args::Up;
 use headwater_controller::source::NoticeKind;
-use headwater_controller::{ChangeSubscription, Filter, Notice};
+use headwater_controller::{ChangeSubscription, Filter};
 use headwater_operator::status;
 use headwater_proto::operator::{NodeStatus, StatusResponse};
 use headwater_settings::DATA_DEFAULT;
@@ -118,7 +118,9 @@ impl Terminal {
         let mut announcements = Announcements::default();
         loop {
             tokio::select! {
-                Some(notice) = composition.notices.recv() => self.notice(composition, &notice),
+                Some(notice) = composition.notices.recv() => {
+                    self.print(format!("{}: {notice}", label(notice.kind)));
+                }
                 Some(error) = composition.stopped_sources.recv() => self.print(format!(
                     "warning: the source stopped: {}; running pods are not affected; start \
                      headwater again to follow the source",
@@ -162,13 +164,6 @@ impl Terminal {
         }
     }
 
-    fn notice(&self, composition: &Composition, notice: &Notice) {
-        self.print(format!("{}: {notice}", label(notice.kind)));
-        if notice.kind == NoticeKind::Source {
-            composition.troubles.add(notice.to_string());
-        }
-    }
-
     pub(super) fn print_stop_early(&self) {
         self.print("stopping after the start has ended (Ctrl-C again stops at once)");
     }
@@ -207,7 +202,7 @@ impl Announcements {
 /// The first word of the line of a notice.
 fn label(concern: NoticeKind) -> &'static str {
     match concern {
-        NoticeKind::NotReplicated | NoticeKind::Doubtful => "note",
+        NoticeKind::NotReplicated | NoticeKind::Repaired => "note",
         _ => "warning",
     }
 }

@@ -2,14 +2,20 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus::{IntCounter, IntGauge};
+use headwater_identity::HandshakeError;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, register_int_counter_vec_with_registry};
 
 use super::{Families, level};
+
+/// The reason of a handshake that takes too long.
+pub(crate) const LATE: &str = "late";
 
 /// The metrics of TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct HandshakeMetrics {
     outcomes: [IntCounter; 3],
+    /// By the reasons of `HandshakeError::REASONS`, and `late`.
+    rejected: IntCounterVec,
     not_after: IntGauge,
 }
 
@@ -26,7 +32,17 @@ pub(crate) enum HandshakeOutcome {
 
 impl HandshakeMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
+        let rejected = register_int_counter_vec_with_registry!(
+            "headwater_hub_handshakes_rejected_total",
+            "TLS handshakes with edges that did not succeed, by the reason.",
+            &["reason"],
+            families.registry
+        )?;
+        for reason in HandshakeError::REASONS.into_iter().chain([LATE]) {
+            rejected.with_label_values(&[reason]);
+        }
         Ok(Self {
+            rejected,
             outcomes: families.counters(
                 "headwater_hub_handshakes_total",
                 "TLS handshakes with edges, by outcome.",
@@ -45,6 +61,11 @@ impl HandshakeMetrics {
     pub(crate) fn count(&self, outcome: HandshakeOutcome, not_after: SystemTime) {
         self.outcomes[outcome as usize].inc();
         self.valid_until(not_after);
+    }
+
+    /// Counts a handshake that did not succeed, by its reason.
+    pub(crate) fn reject(&self, reason: &str) {
+        self.rejected.with_label_values(&[reason]).inc();
     }
 
     /// Sets when the hub's own certificate expires.

@@ -5,12 +5,13 @@
 
 mod counted;
 mod pending;
+mod rejection_log;
 
 use std::future::ready;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,16 +20,17 @@ use headwater_identity::{Acceptor, HandshakeError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use self::counted::{CountedStream, counted, peer};
 use self::pending::{PendingConnection, PendingConnections};
+use self::rejection_log::RejectionLog;
 use super::Peer;
 use crate::limits::HubLimits;
 use crate::metrics::{
-    ConnectionLimit, HandshakeMetrics, HandshakeOutcome, HubMetrics, WireMetrics,
+    ConnectionLimit, HandshakeMetrics, HandshakeOutcome, HubMetrics, LATE, WireMetrics,
 };
 
 /// The time for the hello in units of [`HubLimits::hello_within`]: one to open a stream, one to
@@ -77,6 +79,9 @@ struct ConnectionAcceptor {
     handshake_within: Duration,
     hello_within: Duration,
     metrics: HandshakeMetrics,
+    rejections: Arc<Mutex<RejectionLog>>,
+    /// The start of the clock of `rejections`.
+    start: Instant,
 }
 
 /// Why a TLS handshake fails.
@@ -102,6 +107,8 @@ pub(super) fn incoming(
         handshake_within: limits.handshake_within,
         hello_within: limits.hello_within.saturating_mul(HELLO_DEADLINES),
         metrics: metrics.handshakes.clone(),
+        rejections: Arc::default(),
+        start: Instant::now(),
     };
     TcpIncoming::from(listener)
         .with_nodelay(Some(true))
@@ -176,15 +183,28 @@ impl ConnectionAcceptor {
         Some(Socket { stream, peer, deadline, _slot: slot })
     }
 
-    /// Logs at debug level only: strangers can connect as often as they like.
+    /// Counts a handshake that failed, and logs it with the peer's address as far as
+    /// [`RejectionLog`] allows.
     fn count_failure(&self, tls: &Acceptor, from: Option<SocketAddr>, error: &AcceptError) {
         let from = from.map_or_else(|| "a disconnected peer".to_owned(), |from| from.to_string());
-        tracing::debug!(from, error = error as &dyn std::error::Error, "TLS handshake failed");
-        let outcome = match error {
-            AcceptError::Late => HandshakeOutcome::Late,
-            AcceptError::Handshake(_) => HandshakeOutcome::Failed,
+        let (outcome, reason) = match error {
+            AcceptError::Late => (HandshakeOutcome::Late, LATE),
+            AcceptError::Handshake(error) => (HandshakeOutcome::Failed, error.reason()),
         };
         self.metrics.count(outcome, tls.not_after());
+        self.metrics.reject(reason);
+        let error = error as &dyn std::error::Error;
+        let noted = self
+            .rejections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(self.start.elapsed());
+        match noted {
+            Some(omitted) => {
+                tracing::warn!(from, reason, omitted, error, "a TLS handshake was rejected")
+            }
+            None => tracing::debug!(from, reason, error, "a TLS handshake was rejected"),
+        }
     }
 }
 

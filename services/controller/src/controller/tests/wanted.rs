@@ -1,5 +1,7 @@
 //! A source of many objects that sends only those that the nodes use.
 
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::source::SourceState;
 
@@ -72,5 +74,39 @@ async fn a_controller_whose_source_lists_names_it_as_the_reason_that_it_is_not_r
     .await;
     running.list([pod("p", "c")]).await;
     assert_eq!(running.controller.readiness().check(), Ok(()));
+    running.controller.stop().await;
+}
+
+/// A source that lists nothing, and fails for good on demand.
+struct FailingSource(oneshot::Receiver<()>);
+
+#[async_trait]
+impl Source for FailingSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::MANIFESTS
+    }
+
+    async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
+        context.events.send_all(vec![SourceEvent::Init, SourceEvent::InitDone]).await?;
+        let _ = self.0.await;
+        Err(SourceError::new("folder", "the folder cannot be read"))
+    }
+}
+
+#[tokio::test]
+async fn a_writer_whose_source_stopped_for_good_is_not_ready() {
+    let world = World::new();
+    let (fail, receiver) = oneshot::channel();
+    let sources: Vec<Box<dyn Source>> = vec![Box::new(FailingSource(receiver))];
+    let running = world.start_with(sources, mpsc::channel(1).0).await;
+    running.reconciled(0).await;
+    assert_eq!(running.controller.readiness().check(), Ok(()));
+    fail.send(()).expect("the source runs");
+    until_true("the end of the source", async || running.controller.readiness().check().is_err())
+        .await;
+    assert_eq!(
+        running.controller.readiness().check().expect_err("it stopped"),
+        "the source manifests failed: the folder cannot be read; restart the controller"
+    );
     running.controller.stop().await;
 }

@@ -5,19 +5,24 @@ use std::collections::HashSet;
 use headwater_event::name::check_dns1123_label;
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::DEFAULT_NAMESPACE;
+use headwater_object::fields::{FieldPath, PathStep};
 use headwater_object::object_type::{ObjectType, group};
 use headwater_object::payload::canonical;
 use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use serde_json::Value;
 
-use super::parse::{Document, Finding, parse};
+use super::parse::{DocumentText, Finding, parse};
+use super::validation::{Doubt, Validation, doubts, kind_doubt};
 use super::workload::Workload;
 use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::NoticeKind;
 
 /// How deep lists of lists may nest; one is what people write.
 const LIST_DEPTH_MAX: usize = 4;
+
+/// The steps from a list to an item of it: the field `items`, and the item.
+const STEPS_PER_LIST: usize = 2;
 
 /// Identifies the object that an entry describes. Another version of the same object has the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +102,17 @@ pub(crate) struct SharedContent {
     nodes: HashSet<NodeName>,
 }
 
+/// The place of an object in a file.
+#[derive(Clone)]
+struct Place<'a> {
+    /// The line of its document.
+    line: u64,
+    /// The text of its document.
+    text: DocumentText<'a>,
+    /// The way to the object in its document: empty, or through lists.
+    path: FieldPath,
+}
+
 /// What a whole file describes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
@@ -108,18 +124,20 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// Reads the text of a file.
-    pub(crate) fn read(text: &str, shared: &mut SharedContent) -> Self {
-        let (documents, findings) = parse(text);
+    pub(crate) fn read(text: &str, validation: Validation, shared: &mut SharedContent) -> Self {
+        let (documents, findings) = parse(text, validation);
         let mut file = Self { entries: Vec::new(), findings };
         for document in documents {
-            file.add(document, 0, "", shared);
+            let place =
+                Place { line: document.line, text: document.text, path: FieldPath::default() };
+            file.add(document.value, &place, validation, shared);
         }
         file
     }
 
     /// Whether every document could be used: only then does absence mean removal.
     pub(crate) fn is_whole(&self) -> bool {
-        self.findings.iter().all(|finding| finding.kind == NoticeKind::Doubtful)
+        !self.findings.iter().any(Finding::leaves_out)
     }
 
     /// The entry for an object that an earlier run published.
@@ -131,28 +149,97 @@ impl Entries {
         Some(Entry { line: 1, id, content: Content::Restored(restored) })
     }
 
-    /// Takes up a document, or an item of a list in it: `path` says which, as `items[2]: `.
-    fn add(&mut self, document: Document, depth: usize, path: &str, shared: &mut SharedContent) {
-        let Document { line, mut value } = document;
+    /// Takes up a document, or an item of a list in it.
+    fn add(
+        &mut self,
+        mut value: Value,
+        place: &Place<'_>,
+        validation: Validation,
+        shared: &mut SharedContent,
+    ) {
         if let Some(items) = take_list_items(&mut value) {
-            if depth == LIST_DEPTH_MAX {
-                self.find(line, format!("{path}lists nested more than {LIST_DEPTH_MAX} deep"));
+            if place.path.0.len() >= STEPS_PER_LIST * LIST_DEPTH_MAX {
+                let text = format!("lists nested more than {LIST_DEPTH_MAX} deep");
+                self.find(place, NoticeKind::Invalid, text);
                 return;
             }
             for (at, value) in items.into_iter().enumerate() {
-                let item = Document { line, value };
-                self.add(item, depth + 1, &format!("{path}items[{at}]: "), shared);
+                self.add(value, &place.item(at), validation, shared);
             }
             return;
         }
+        let api_version = value["apiVersion"].as_str().unwrap_or_default().to_owned();
+        let doubts = doubts(&value);
         match content(value, shared) {
-            Ok((id, content)) => self.entries.push(Entry { line, id, content }),
-            Err(text) => self.find(line, format!("{path}{text}")),
+            Ok((id, content)) => {
+                let of_kind = match content {
+                    Content::Other => kind_doubt(&api_version, id.kind()),
+                    _ => None,
+                };
+                let is_mistyped = of_kind.is_some();
+                let all: Vec<Doubt> = of_kind.into_iter().chain(doubts).collect();
+                let is_refused = validation == Validation::Strict && !all.is_empty();
+                self.find_doubts(place, &id, all, validation);
+                // Nothing else is reported of a mistyped kind.
+                if !is_refused && !is_mistyped {
+                    self.entries.push(Entry { line: place.line, id, content });
+                }
+            }
+            Err(text) => self.find(place, NoticeKind::Invalid, text),
         }
     }
 
-    fn find(&mut self, line: u64, text: String) {
-        self.findings.push(Finding { line: Some(line), kind: NoticeKind::Invalid, text });
+    fn find(&mut self, place: &Place<'_>, kind: NoticeKind, text: String) {
+        let text = format!("{}{text}", place.item_prefix());
+        self.findings.push(Finding { line: Some(place.line), kind, text });
+    }
+
+    /// Adds a finding for each doubt about an object, at the line of its field.
+    fn find_doubts(
+        &mut self,
+        place: &Place<'_>,
+        id: &EntryId,
+        doubts: Vec<Doubt>,
+        validation: Validation,
+    ) {
+        if doubts.is_empty() {
+            return;
+        }
+        let (kind, end) = match validation {
+            Validation::Warn => (NoticeKind::Doubtful, ""),
+            Validation::Strict => (NoticeKind::Invalid, " (refused under --strict)"),
+        };
+        let paths: Vec<FieldPath> = doubts.iter().map(|doubt| place.field(&doubt.path)).collect();
+        let lines = place.text.lines(paths.iter(), place.line);
+        let of = format!("{}{} {}", place.item_prefix(), id.kind(), id.title());
+        self.findings.extend(doubts.into_iter().zip(lines).map(|(doubt, line)| Finding {
+            line: Some(line),
+            kind,
+            text: format!("{of}: {}{end}", doubt.text),
+        }));
+    }
+}
+
+impl Place<'_> {
+    /// The place of an item of a list at this place.
+    fn item(&self, at: usize) -> Self {
+        let mut path = self.path.clone();
+        path.0.extend([PathStep::Field("items".to_owned()), PathStep::Item(at)]);
+        Self { path, ..*self }
+    }
+
+    /// The path in the document of a field of the object at this place.
+    fn field(&self, path: &FieldPath) -> FieldPath {
+        FieldPath(self.path.0.iter().chain(&path.0).cloned().collect())
+    }
+
+    /// Which item of a list it is, as `items[2]: `; empty for the document itself.
+    fn item_prefix(&self) -> String {
+        let of = |step: &PathStep| match step {
+            PathStep::Item(at) => Some(format!("items[{at}]: ")),
+            PathStep::Field(_) => None,
+        };
+        self.path.0.iter().filter_map(of).collect()
     }
 }
 
@@ -287,7 +374,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Entries {
-        Entries::read(text, &mut SharedContent::default())
+        Entries::read(text, Validation::Warn, &mut SharedContent::default())
     }
 
     fn ids(file: &Entries) -> Vec<String> {
@@ -353,6 +440,38 @@ mod tests {
         assert_eq!(found[1].0, Some(3));
         assert!(found[3].1.starts_with("default/pod/p: spec.containers: "), "{found:?}");
     }
+
+    #[test]
+    fn an_unknown_field_and_a_selector_without_pods_are_doubted_and_refused_under_strict() {
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n\
+             ---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replcas: 2\n\
+             \x20 selector: {matchLabels: {app: x}}\n\
+             \x20 template: {spec: {containers: [{name: c}]}}\n\
+             ---\nkind: List\napiVersion: v1\nitems:\n\
+             - {apiVersion: apps/v1, kind: Deploymnt, metadata: {name: e}}\n";
+        let file = read(text);
+        let found: Vec<_> = file.findings.iter().map(|f| (f.line, f.text.as_str())).collect();
+        let expected = [
+            (9, "Deployment default/d: unknown field spec.replcas; did you mean replicas?"),
+            (10, "Deployment default/d: spec.selector does not match"),
+            (
+                16,
+                "items[0]: Deploymnt default/e: Deploymnt of apps/v1 is no kind that is replicated; did you mean Deployment?",
+            ),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, (line, text)) in found.iter().zip(expected) {
+            assert!(found.0 == Some(line) && found.1.starts_with(text), "{found:?}");
+        }
+        assert!(file.is_whole() && file.entries.len() == 2, "{:?}", ids(&file));
+
+        let file = Entries::read(text, Validation::Strict, &mut SharedContent::default());
+        assert_eq!(ids(&file), ["1:ConfigMap/default/a"]);
+        assert!(!file.is_whole());
+        assert!(file.findings.iter().all(|finding| finding.kind == NoticeKind::Invalid));
+        assert!(file.findings[0].text.ends_with("(refused under --strict)"));
+    }
+
     #[test]
     fn a_container_name_twice_and_a_wrong_restart_policy_are_refused_with_their_line() {
         let file = read(

@@ -24,6 +24,7 @@ use super::entry::{Entries, Entry, SharedContent};
 use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
 use super::parse::Finding;
 use super::scan::Scan;
+use super::validation::Validation;
 use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
 use crate::source::{Cause, Notice, NoticeKind, PublishedObjects, SourceEvent, SourceKind};
@@ -44,6 +45,7 @@ pub struct Folder {
     name: String,
     /// Whether to go on when every manifest is gone at once.
     allow_empty: bool,
+    validation: Validation,
     device: Option<u64>,
     mounts: Mounts,
     nodes: BTreeSet<NodeName>,
@@ -52,6 +54,9 @@ pub struct Folder {
     objects: BTreeMap<ResourceKey, SentObject>,
     shared: SharedContent,
     packer: PayloadPacker,
+    /// The notices of the last description, without those of the scan.
+    described_notices: BTreeSet<Notice>,
+    /// The notices that hold after the last look; all of them were sent.
     sent_notices: BTreeSet<Notice>,
     reported_kinds: BTreeSet<(String, String)>,
     is_first_look: bool,
@@ -89,6 +94,7 @@ impl Folder {
         Self {
             name: name.into(),
             allow_empty,
+            validation: Validation::Warn,
             device: None,
             mounts: Mounts::default(),
             nodes: BTreeSet::new(),
@@ -96,16 +102,30 @@ impl Folder {
             objects: BTreeMap::new(),
             shared: SharedContent::default(),
             packer: PayloadPacker::default(),
+            described_notices: BTreeSet::new(),
             sent_notices: BTreeSet::new(),
             reported_kinds: BTreeSet::new(),
             is_first_look: true,
         }
     }
 
+    /// Refuses documents that a cluster would not accept, if `strict`; otherwise they only have a
+    /// notice.
+    #[must_use]
+    pub fn with_strict(mut self, strict: bool) -> Self {
+        self.validation = if strict { Validation::Strict } else { Validation::Warn };
+        self
+    }
+
+    /// The notices that hold after the last look.
+    pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.sent_notices.iter()
+    }
+
     /// Takes in a look at the files. The first answers with a complete list.
     ///
     /// # Errors
-    /// When the folder is emptied or replaced: nothing is taken in, and the source has to stop.
+    /// When the folder is emptied or replaced: nothing is taken in. A later look may be in order again.
     pub fn update(
         &mut self,
         mut scan: Scan,
@@ -129,12 +149,10 @@ impl Folder {
                 let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
                 describe(files, nodes, &past)
             };
-            self.take_description(description, published, identities, &scan, &mut events);
-        } else {
-            let kept = self.sent_notices.iter().filter(|notice| notice.kind != NoticeKind::Skipped);
-            let now = kept.cloned().chain(scan.skipped).collect();
-            self.send_notices(now, &mut events);
+            self.take_description(description, published, identities, &mut events);
         }
+        let now = self.described_notices.iter().cloned().chain(scan.skipped).collect();
+        self.send_notices(now, &mut events);
         self.is_first_look = false;
         Ok(events)
     }
@@ -170,7 +188,7 @@ impl Folder {
         scan.skipped.extend(missing.iter().map(|mount| Notice {
             file: Some(mount.clone()),
             line: None,
-            kind: NoticeKind::Skipped,
+            kind: NoticeKind::Unreadable,
             text: "was a mount with manifests and is none now; its objects stay. Mount it again, or \
                    start with --allow-empty to remove them"
                 .to_owned(),
@@ -210,7 +228,8 @@ impl Folder {
             }
             is_changed = true;
             let before = self.files.remove(path);
-            let file = File::read(path, text, content, before, published, &mut self.shared);
+            let known = (published, self.validation, &mut self.shared);
+            let file = File::read(path, text, content, before, known);
             self.files.insert(path.clone(), file);
         }
         is_changed
@@ -221,11 +240,9 @@ impl Folder {
         description: Description,
         published: &dyn PublishedObjects,
         identities: &mut dyn FnMut() -> ObjectIdentity,
-        scan: &Scan,
         events: &mut Vec<SourceEvent>,
     ) {
-        let mut notices: BTreeSet<Notice> = scan.skipped.iter().cloned().collect();
-        notices.extend(description.notices);
+        let mut notices: BTreeSet<Notice> = description.notices.into_iter().collect();
         if self.files.is_empty() {
             let text = format!("no file under {} ends in .yaml, .yml or .json", self.name);
             notices.insert(Notice { file: None, line: None, kind: NoticeKind::Source, text });
@@ -281,13 +298,16 @@ impl Folder {
         } else {
             differences.changes(events);
         }
-        self.send_notices(notices, events);
+        self.described_notices = notices;
     }
 
-    /// Sends the notices that were not sent before.
+    /// Sends the notices that were not sent before, and one for each trouble that is repaired.
     fn send_notices(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
         let new = notices.difference(&self.sent_notices).cloned();
         events.extend(new.map(SourceEvent::Notice));
+        let gone = self.sent_notices.difference(&notices).filter(|gone| gone.is_trouble());
+        let repaired = gone.filter(|gone| !notices.iter().any(|now| gone.is_succeeded_by(now)));
+        events.extend(repaired.map(|gone| SourceEvent::Notice(gone.repaired())));
         self.sent_notices = notices;
     }
 }
@@ -349,8 +369,7 @@ impl File {
         text: &Result<String, String>,
         content: Result<blake3::Hash, String>,
         before: Option<Self>,
-        published: &dyn PublishedObjects,
-        shared: &mut SharedContent,
+        (published, validation, shared): (&dyn PublishedObjects, Validation, &mut SharedContent),
     ) -> Self {
         let mut read = match text {
             Ok(text) if text.trim().is_empty() => {
@@ -361,7 +380,7 @@ impl File {
                 let findings = if is_new { Vec::new() } else { vec![finding] };
                 Entries { entries: Vec::new(), findings }
             }
-            Ok(text) => Entries::read(text, shared),
+            Ok(text) => Entries::read(text, validation, shared),
             Err(reason) => Entries {
                 entries: Vec::new(),
                 findings: vec![Finding::unreadable(None, reason.clone())],
@@ -374,7 +393,7 @@ impl File {
             };
             let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
             let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
-            let mut broken = read.findings.iter_mut().filter(|f| f.kind != NoticeKind::Doubtful);
+            let mut broken = read.findings.iter_mut().filter(|finding| finding.leaves_out());
             if let (false, Some(finding)) = (kept.is_empty(), broken.next()) {
                 finding.text.push_str("; what the file described before stays in place");
             }

@@ -1,15 +1,18 @@
 //! Parsing: the text of a file to the values in it, each with its line.
 //!
 //! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, and the last of two
-//! equal keys in a map, with a notice.
+//! equal keys in a map, with a notice. Under strict validation a document with two equal keys is refused.
 //! A text that begins with `{` is tried as JSON first, as kubectl does.
 
 use std::path::Path;
 
+use headwater_object::fields::FieldPath;
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::document::{Chunk, split};
+use super::field_line::FieldLines;
+use super::validation::Validation;
 use crate::source::{Notice, NoticeKind};
 
 /// The most documents of one file: a thousand times what people write, and a bound.
@@ -27,11 +30,23 @@ const UNFILLED_TEMPLATE: &str = " (a template whose {{...}} are not filled in?)"
 
 /// A value in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Document {
+pub(crate) struct Document<'a> {
     /// Where it begins, from 1.
     pub(crate) line: u64,
     /// Its content.
     pub(crate) value: Value,
+    /// The text that it was read from.
+    pub(crate) text: DocumentText<'a>,
+}
+
+/// The text of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DocumentText<'a> {
+    text: &'a str,
+    /// The number of its first line in the file, from 1.
+    first_line: u64,
+    /// Which of the documents in the text is meant, from 0.
+    at: usize,
 }
 
 /// A finding about a file.
@@ -51,6 +66,11 @@ impl Finding {
         Self { line, kind: NoticeKind::Unreadable, text: text.into() }
     }
 
+    /// Whether the finding leaves something out: a document, or a file.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.kind != NoticeKind::Doubtful
+    }
+
     /// The notice of this finding in `file`.
     pub(crate) fn in_file(&self, file: &Path) -> Notice {
         let Self { line, kind, text } = self.clone();
@@ -58,8 +78,20 @@ impl Finding {
     }
 }
 
+impl DocumentText<'_> {
+    /// Returns the lines in the file of the fields at `paths`; where a path has none, `line`.
+    pub(crate) fn lines<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p FieldPath>,
+        line: u64,
+    ) -> Vec<u64> {
+        let lines = FieldLines::of(self.text, self.first_line);
+        paths.map(|path| lines.line(self.at, path).unwrap_or(line)).collect()
+    }
+}
+
 /// The documents of a file, and what of it is none.
-pub(crate) fn parse(text: &str) -> (Vec<Document>, Vec<Finding>) {
+pub(crate) fn parse(text: &str, validation: Validation) -> (Vec<Document<'_>>, Vec<Finding>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (mut documents, mut findings) = (Vec::new(), Vec::new());
     if text.trim_start().starts_with('{')
@@ -75,22 +107,25 @@ pub(crate) fn parse(text: &str) -> (Vec<Document>, Vec<Finding>) {
         ));
     }
     for chunk in chunks.into_iter().take(DOCUMENTS_MAX) {
-        documents.extend(parse_yaml(&chunk, &mut findings));
+        documents.extend(parse_yaml(&chunk, validation, &mut findings));
     }
     (documents, findings)
 }
 
-fn parse_json(text: &str) -> Result<Vec<Document>, serde_json::Error> {
+fn parse_json(text: &str) -> Result<Vec<Document<'_>>, serde_json::Error> {
     let mut documents = Vec::new();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let (mut counted, mut line) = (0, 1);
+    let (mut start, mut line) = (0, 1);
     while let Some(value) = {
-        let start = text.len() - text[values.byte_offset()..].trim_start().len();
-        line += newlines(&text[counted..start]);
-        counted = start;
+        let next = text.len() - text[values.byte_offset()..].trim_start().len();
+        line += newlines(&text[start..next]);
+        start = next;
         values.next()
     } {
-        documents.push(Document { line, value: value? });
+        let value = value?;
+        let of = &text[start..values.byte_offset()];
+        let text = DocumentText { text: of, first_line: line, at: 0 };
+        documents.push(Document { line, value, text });
     }
     Ok(documents)
 }
@@ -99,10 +134,22 @@ fn newlines(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-fn parse_yaml(chunk: &Chunk<'_>, findings: &mut Vec<Finding>) -> Vec<Document> {
+fn parse_yaml<'a>(
+    chunk: &Chunk<'a>,
+    validation: Validation,
+    findings: &mut Vec<Finding>,
+) -> Vec<Document<'a>> {
     let mut read = read_yaml(chunk.text, DuplicateKeyPolicy::Error);
     if let Err(error @ serde_saphyr::Error::DuplicateMappingKey { .. }) = &read {
         let again = read_yaml(chunk.text, DuplicateKeyPolicy::LastWins);
+        if again.is_ok() && validation == Validation::Strict {
+            findings.push(Finding {
+                line: Some(line_of(error, chunk)),
+                kind: NoticeKind::Invalid,
+                text: format!("{}: remove one of the two (--strict)", reason(error)),
+            });
+            return Vec::new();
+        }
         if again.is_ok() {
             findings.push(Finding {
                 line: Some(line_of(error, chunk)),
@@ -122,20 +169,29 @@ fn parse_yaml(chunk: &Chunk<'_>, findings: &mut Vec<Finding>) -> Vec<Document> {
         }
     };
     let documents = values.into_iter().filter(|value| !value.is_null());
-    documents.map(|value| Document { line: chunk.content_line, value }).collect()
+    let document = |(at, value)| Document {
+        line: chunk.content_line,
+        value,
+        text: DocumentText { text: chunk.text, first_line: chunk.first_line, at },
+    };
+    documents.enumerate().map(document).collect()
 }
 
 fn read_yaml(
     text: &str,
     duplicate_keys: DuplicateKeyPolicy,
 ) -> Result<Vec<Value>, serde_saphyr::Error> {
-    let options = serde_saphyr::options! {
+    serde_saphyr::from_multiple_with_options(text, options(duplicate_keys))
+}
+
+/// How YAML is read.
+pub(crate) fn options(duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
         duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,
-    };
-    serde_saphyr::from_multiple_with_options(text, options)
+    }
 }
 
 fn line_of(error: &serde_saphyr::Error, chunk: &Chunk<'_>) -> u64 {
@@ -154,6 +210,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn parse(text: &str) -> (Vec<Document<'_>>, Vec<Finding>) {
+        super::parse(text, Validation::Warn)
+    }
 
     fn values(text: &str) -> Vec<Value> {
         let (documents, findings) = parse(text);
@@ -178,12 +238,11 @@ mod tests {
     fn json_is_read_too_and_several_to_a_file() {
         let (documents, findings) = parse("\n{\"a\":\t1}\n\n{\"b\": 2}\n");
         assert_eq!(findings, []);
+        let found: Vec<_> =
+            documents.iter().map(|d| (d.line, d.value.clone(), d.text.text)).collect();
         assert_eq!(
-            documents,
-            [
-                Document { line: 2, value: json!({"a": 1}) },
-                Document { line: 4, value: json!({"b": 2}) },
-            ]
+            found,
+            [(2, json!({"a": 1}), "{\"a\":\t1}"), (4, json!({"b": 2}), "{\"b\": 2}")]
         );
         assert_eq!(values("{a: 1}"), [json!({"a": 1})], "flow YAML is no JSON, and fine");
         assert_eq!(values("\u{feff}a: 1"), [json!({"a": 1})]);
@@ -214,6 +273,10 @@ mod tests {
                 text: "duplicate mapping key: d: the last one counts".to_owned(),
             }]
         );
+        let (documents, findings) = super::parse("x: 0\n---\nd: 4\nd: 5\n", Validation::Strict);
+        assert_eq!(documents.len(), 1, "under strict validation it is refused");
+        let text = "duplicate mapping key: d: remove one of the two (--strict)".to_owned();
+        assert_eq!(findings, [Finding { line: Some(4), kind: NoticeKind::Invalid, text }]);
     }
 
     #[test]

@@ -156,7 +156,8 @@ impl Walk<'_> {
     fn hide(&mut self, folder: PathBuf, error: &io::Error) {
         // The finding of a manifest names it already.
         if !self.scan.files.contains_key(&folder) {
-            self.skip(&folder, format!("cannot be looked into: {error}; its objects stay"));
+            let why = format!("cannot be looked into: {error}; its objects stay");
+            self.notice(&folder, NoticeKind::Unreadable, why);
         }
         self.scan.unreadable_folders.push(folder);
     }
@@ -205,12 +206,11 @@ impl Walk<'_> {
     }
 
     fn skip(&mut self, path: &Path, why: impl Into<String>) {
-        self.scan.skipped.push(Notice {
-            file: Some(path.to_owned()),
-            line: None,
-            kind: NoticeKind::Skipped,
-            text: why.into(),
-        });
+        self.notice(path, NoticeKind::Skipped, why.into());
+    }
+
+    fn notice(&mut self, path: &Path, kind: NoticeKind, text: String) {
+        self.scan.skipped.push(Notice { file: Some(path.to_owned()), line: None, kind, text });
     }
 }
 

@@ -151,16 +151,63 @@ async fn another_set_of_nodes_is_looked_at_at_once() {
     source.stopped().await.expect("asked to");
 }
 
+/// The next notice of this kind, as text.
+async fn notice(source: &mut Running, kind: NoticeKind) -> String {
+    loop {
+        let event = tokio::time::timeout(PATIENCE, source.events.recv()).await;
+        match event.expect("in time").expect("the source goes on") {
+            SourceEvent::Notice(notice) if notice.kind == kind => return notice.to_string(),
+            SourceEvent::Notice(notice) => eprintln!("{notice}"),
+            other => panic!("nothing is taken away or changed: {other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
-async fn an_emptied_folder_stops_the_source_aloud() {
+async fn an_emptied_folder_takes_nothing_away_and_is_followed_when_its_files_are_back() {
+    let files = [("c.yaml", config_map("c", "v1")), ("d.yaml", config_map("d", "v1"))];
+    let start: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, &**text)).collect();
+    let mut source = Running::start(&start, NEVER);
+    source.first_list().await;
+    for (path, _) in &files {
+        fs::remove_file(source.path(path)).expect("removed");
+    }
+    // The removal of the first file alone is an ordinary change.
+    let text = loop {
+        let event = tokio::time::timeout(PATIENCE, source.events.recv()).await;
+        match event.expect("in time").expect("the source goes on") {
+            SourceEvent::Notice(notice) if notice.kind == NoticeKind::Source => break notice.text,
+            SourceEvent::Delete { key, .. } if key.name() == "c" => {}
+            other => eprintln!("{other:?}"),
+        }
+    };
+    assert!(text.contains("--allow-empty") && text.contains("when the files are back"), "{text}");
+    // The first file alone must not remove the objects of the second one.
+    fs::write(source.path("c.yaml"), config_map("c", "v2")).expect("written");
+    fs::write(source.path("d.yaml"), config_map("d", "v1")).expect("written");
+    assert_eq!(source.next().await, "+default/configmap/c \"v2\"");
+    let text = notice(&mut source, NoticeKind::Repaired).await;
+    assert!(text.ends_with("is in order and followed again"), "{text}");
+    fs::write(source.path("d.yaml"), config_map("d", "v2")).expect("written");
+    assert_eq!(source.next().await, "+default/configmap/d \"v2\"");
+    source.stopped().await.expect("asked to");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_removed_and_made_again_is_followed_again() {
     let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], NEVER);
     source.first_list().await;
-    fs::remove_file(source.path("c.yaml")).expect("removed");
-    let ended = tokio::time::timeout(PATIENCE, &mut source.ended).await.expect("in time");
-    let error = ended.expect("no panic").expect_err("aloud");
-    assert!(matches!(error.downcast_ref(), Some(ManifestError::Emptied { .. })), "{error}");
-    assert!(error.to_string().contains("--allow-empty"));
-    assert!(source.events.recv().await.is_none(), "nothing was taken away");
+    let (folder, aside) =
+        (source.folder.path().to_owned(), source.folder.path().with_extension("x"));
+    fs::rename(&folder, &aside).expect("moved");
+    let text = notice(&mut source, NoticeKind::Source).await;
+    assert!(text.contains("cannot be read"), "{text}");
+    fs::rename(&aside, &folder).expect("moved back");
+    notice(&mut source, NoticeKind::Repaired).await;
+    // The new watch sees a change; the next scan without one is an hour away.
+    fs::write(source.path("c.yaml"), config_map("c", "v2")).expect("written");
+    assert_eq!(source.next().await, "+default/configmap/c \"v2\"");
+    source.stopped().await.expect("asked to");
 }
 
 #[tokio::test]

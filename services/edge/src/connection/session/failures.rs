@@ -2,6 +2,7 @@
 
 use headwater_session::EdgeCloseReason;
 use headwater_session::message::RefusalCode;
+use headwater_telemetry::error_chain;
 
 use crate::connection::link::LinkError;
 use crate::metrics::{EdgeCounts, ErrorKind};
@@ -11,7 +12,7 @@ use crate::metrics::{EdgeCounts, ErrorKind};
 pub(super) struct FailureLog {
     /// Why the last session ended.
     last_end: Option<String>,
-    /// What needs a person.
+    /// What keeps the edge from a session.
     trouble: Option<String>,
 }
 
@@ -25,11 +26,24 @@ impl FailureLog {
         self.trouble.clone()
     }
 
-    /// Records that there is no connection, or no more.
-    pub(super) fn no_connection(&mut self, error: &LinkError, metrics: &EdgeCounts) {
+    /// Records that there is no connection, or no more. `was_welcomed`: a hub had welcomed the
+    /// session on it.
+    pub(super) fn no_connection(
+        &mut self,
+        error: &LinkError,
+        was_welcomed: bool,
+        metrics: &EdgeCounts,
+    ) {
         tracing::info!(error = error as &dyn std::error::Error, "no connection");
         metrics.failed(error.kind());
-        let Some(trouble) = error.trouble() else { return };
+        let Some(trouble) = error.trouble() else {
+            // The next hub may welcome the edge at once. A peer that ends every connection before
+            // that is no hub, or one that refused the edge with a reason.
+            if !was_welcomed {
+                self.trouble.get_or_insert_with(|| error_chain(error));
+            }
+            return;
+        };
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(trouble, "no connection");
         }
@@ -68,5 +82,36 @@ impl FailureLog {
             tracing::warn!(error, "the session ended");
         }
         self.last_end = Some(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::connection::transport::DialError;
+
+    #[test]
+    fn every_reason_for_no_connection_is_a_trouble_until_a_welcome() {
+        let metrics = EdgeCounts::default();
+        let address = || "127.0.0.1:7300".parse().expect("an address");
+        let refused = || {
+            let source = DialError::Tcp(io::ErrorKind::ConnectionRefused.into());
+            LinkError::Connect { address: address(), source }
+        };
+        let mut log = FailureLog::default();
+        log.no_connection(&LinkError::Closed { address: address() }, true, &metrics);
+        assert_eq!(log.trouble(), None, "a session has ended, and the next one may begin at once");
+        log.no_connection(&LinkError::Closed { address: address() }, false, &metrics);
+        let closed = "hub 127.0.0.1:7300 closed the session";
+        assert_eq!(log.trouble().as_deref(), Some(closed));
+        log.no_connection(&refused(), false, &metrics);
+        let trouble = "hub 127.0.0.1:7300: it does not respond: connection refused";
+        assert_eq!(log.trouble().as_deref(), Some(trouble));
+        log.no_connection(&LinkError::Closed { address: address() }, false, &metrics);
+        assert_eq!(log.trouble().as_deref(), Some(trouble), "the earlier reason explains more");
+        log.clear();
+        assert_eq!(log.trouble(), None);
     }
 }

@@ -151,8 +151,16 @@ fn assert_contains(text: &str, words: &[&str]) {
 }
 
 fn counted(registry: &Registry, outcome: &str) -> f64 {
+    counted_in(registry, "headwater_hub_handshakes_total", outcome)
+}
+
+fn rejected(registry: &Registry, reason: &str) -> f64 {
+    counted_in(registry, "headwater_hub_handshakes_rejected_total", reason)
+}
+
+fn counted_in(registry: &Registry, family: &str, outcome: &str) -> f64 {
     let families = registry.gather();
-    let family = families.iter().find(|family| family.name() == "headwater_hub_handshakes_total");
+    let family = families.iter().find(|found| found.name() == family);
     let metrics = family.expect("registered").get_metric();
     let of = metrics.iter().find(|metric| metric.get_label()[0].value() == outcome);
     of.expect("known").get_counter().get_value()
@@ -276,6 +284,34 @@ async fn a_peer_without_a_certificate_of_a_node_is_refused_with_the_reason() {
     let plain = TcpStream::connect(hub.address()).await.expect("the hub listens");
     assert!(over(plain).await.is_err());
     until_true("a count", async || counted(&registry, "failed") > failed).await;
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_handshake_is_counted_by_its_reason() {
+    let cloud = TestCloud::new(&["a"]).await;
+    let (issuer, stranger) = (Issuer::new(), Issuer::new());
+    let (hub, registry) = hub_with(&cloud, &issuer, limits()).await;
+
+    // An edge that trusts the hub, with a certificate of another CA.
+    stranger.trust(&[&issuer]);
+    let connector = stranger.connector("headwater://node/a");
+    let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    // The hub refuses the certificate after the edge's end of the handshake.
+    let outcome = connector.connect("127.0.0.1", stream).await;
+    until_true("the count", async || rejected(&registry, "untrusted") > 0.0).await;
+    drop(outcome);
+
+    // An edge that does not trust the hub.
+    let other = Issuer::new();
+    let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    let refused = other.connector("headwater://node/a").connect("127.0.0.1", stream).await;
+    assert!(refused.is_err());
+    until_true("the count", async || rejected(&registry, "refused_by_peer") > 0.0).await;
+
+    let mut plain = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").await.expect("sent");
+    until_true("the count", async || rejected(&registry, "no_tls") > 0.0).await;
     hub.stop().await;
 }
 

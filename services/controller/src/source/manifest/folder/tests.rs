@@ -341,7 +341,7 @@ fn a_pod_that_a_workload_would_make_too_stays() {
 }
 
 #[test]
-fn all_files_gone_stops_the_source_unless_that_is_meant() {
+fn all_files_gone_change_nothing_unless_that_is_meant() {
     let mut story = Story::new();
     story.write("c.yaml", config_map("c", "1"));
     story.update();
@@ -358,6 +358,47 @@ fn all_files_gone_stops_the_source_unless_that_is_meant() {
 }
 
 #[test]
+fn a_trouble_holds_until_its_repair_which_is_reported_once() {
+    let mut story = Story::new();
+    let broken = "apiVersion: v1\nkind: Pod\n";
+    story.write("p.yaml", broken);
+    assert_eq!(story.update().notices, ["p.yaml:1: Pod without metadata.name"]);
+    story.write("p.yaml", format!("# moved\n{broken}"));
+    assert_eq!(story.update().notices, ["p.yaml:2: Pod without metadata.name"], "no repair");
+    story.write("c.yaml", config_map("c", "1"));
+    assert_eq!(story.update().notices, NOTHING);
+    assert_eq!(story.folder.notices().count(), 1);
+    story.write("p.yaml", pod("p", "i"));
+    assert_eq!(story.update().notices, ["p.yaml:2: repaired: Pod without metadata.name"]);
+    assert_eq!(story.folder.notices().count(), 0);
+    assert_eq!(story.update().notices, NOTHING);
+}
+
+#[test]
+fn under_strict_a_document_with_an_unknown_field_leaves_what_its_file_described_before() {
+    let mut story = Story::new();
+    story.folder = Folder::new("manifests", false).with_strict(true);
+    story.write("c.yaml", config_map("c", "1"));
+    story.update();
+    story.write("c.yaml", config_map("c", "2").replace("data:", "dta: {}\ndata:"));
+    let outcome = story.update();
+    assert_eq!(outcome.events, NOTHING);
+    assert_eq!(
+        outcome.notices,
+        ["c.yaml:4: ConfigMap default/c: unknown field dta; did you mean data? (refused under \
+          --strict); what the file described before stays in place"]
+    );
+    story.folder = Folder::new("manifests", false);
+    let outcome = story.update();
+    assert_eq!(outcome.events, ["init", "+default/configmap/c u1", "done"]);
+    assert_eq!(
+        outcome.notices,
+        ["c.yaml:4: ConfigMap default/c: unknown field dta; did you mean data?"]
+    );
+    assert_eq!(story.object("default/configmap/c")["data"]["k"], "2");
+}
+
+#[test]
 fn an_empty_folder_is_a_fine_start() {
     let mut story = Story::new();
     let outcome = story.update();
@@ -366,7 +407,7 @@ fn an_empty_folder_is_a_fine_start() {
 }
 
 #[test]
-fn another_device_under_the_folder_stops_the_source() {
+fn another_device_under_the_folder_changes_nothing_until_the_former_is_back() {
     let mut story = Story::new();
     story.write("c.yaml", config_map("c", "1"));
     story.update();
@@ -374,6 +415,8 @@ fn another_device_under_the_folder_stops_the_source() {
     story.write("c.yaml", config_map("c", "2"));
     assert!(matches!(story.try_update(), Err(ManifestError::OtherDevice { .. })));
     assert_eq!(story.object("default/configmap/c")["data"]["k"], "1");
+    story.device = 1;
+    assert_eq!(story.update().events, ["+default/configmap/c u1"]);
 }
 
 #[test]

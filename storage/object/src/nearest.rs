@@ -12,14 +12,15 @@ pub fn nearest<'c>(typed: &str, candidates: impl IntoIterator<Item = &'c str>) -
     let slips_max = (typed.chars().count() / LETTERS_PER_SLIP).max(1);
     let (mut best, mut begun): (Option<(usize, &str)>, Option<&str>) = (None, None);
     for candidate in candidates {
-        if !typed.is_empty() && begun.is_none() && candidate.starts_with(&format!("{typed}-")) {
+        let name = candidate.to_lowercase();
+        if !typed.is_empty() && begun.is_none() && name.starts_with(&format!("{typed}-")) {
             begun = Some(candidate);
         }
         // node-9 is no misspelt node-1: numbers are meant.
-        if letters(&typed) == letters(candidate) && typed != candidate {
+        if letters(&typed) == letters(&name) && typed != name {
             continue;
         }
-        let slips = osa_distance(&typed, candidate);
+        let slips = osa_distance(&typed, &name);
         if slips <= slips_max && best.is_none_or(|(fewest, _)| slips < fewest) {
             best = Some((slips, candidate));
         }
@@ -56,6 +57,7 @@ mod tests {
         ] {
             assert_eq!(nearest(typed, names), meant, "{typed:?}");
         }
+        assert_eq!(nearest("nodename", ["nodeName"]), Some("nodeName"));
         assert_eq!(did_you_mean("podz", names), "; did you mean pods?");
         assert_eq!(did_you_mean("zzzz", names), "");
     }

@@ -1,0 +1,59 @@
+//! Trouble with connections, where its operator looks for it: in `status` of the part that has it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+use headwater_e2e::fleet::Fleet;
+
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {nodeName: gw-1, containers: [{name: web, image: web}]}
+";
+
+/// The troubles in the status of a part, as its table shows them.
+fn troubles(fleet: &Fleet, part: &str) -> Option<String> {
+    let text = fleet.part(part).text(&["status"])?;
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("trouble  ")).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// An address where nothing listens.
+fn closed() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound")
+}
+
+/// An address where something that is no hub closes every connection.
+fn no_hub() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || listener.incoming().for_each(drop));
+    address
+}
+
+#[test]
+fn a_wrong_hub_and_a_node_that_nothing_is_for_are_named_in_the_status() {
+    let mut fleet = Fleet::on_one_broker(1);
+    fleet.write("web.yaml", POD);
+    fleet.add_controller("controller");
+    fleet.add_hub("hub");
+    fleet.wait_until_reconciled("hub");
+
+    let (closed, no_hub) = (closed(), no_hub());
+    for (node, hub, reason) in
+        [("gw-2", closed, "it does not respond: Connection refused"), ("gw-3", no_hub, "")]
+    {
+        fleet.add_edge_with(node, &[hub], &["--insecure-loopback"]);
+        let lines = fleet.wait_for("the trouble of the edge", |fleet| troubles(fleet, node));
+        assert!(lines.contains(&format!("hub {hub}")) && lines.contains(reason), "{lines}");
+    }
+
+    fleet.add_edge("gw-1", &["hub"]);
+    fleet.add_edge("gw-9", &["hub"]);
+    let lines = fleet.wait_for("the trouble of the node", |fleet| troubles(fleet, "controller"));
+    assert!(lines.starts_with("trouble  gw-9: it is connected, but nothing is for it"), "{lines}");
+    assert_eq!(lines.lines().count(), 1, "gw-1 has a pod: {lines}");
+    assert_eq!(troubles(&fleet, "gw-1"), None, "its edge is well");
+}

@@ -1,0 +1,135 @@
+//! Manifests with mistakes, as their author sees them: at the terminal, in `status`, in the metrics.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use headwater_e2e::running::Running;
+
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replcas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: wbe}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      containers: [{name: main, image: web}]
+";
+
+const CONFIG: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: words}
+data: {word: first}
+";
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    folder
+}
+
+fn start(folder: &Path, args: &[&str]) -> Running {
+    let path = folder.to_str().expect("UTF-8");
+    Running::start(&[&[path, "--runtime", "hollow", "--nodes", "1"], args].concat())
+}
+
+/// The trouble lines of `status`.
+fn troubles(running: &Running) -> Option<Vec<String>> {
+    let text = running.text(&["status"])?;
+    let lines = text.lines().filter_map(|line| line.strip_prefix("trouble  "));
+    Some(lines.map(str::to_owned).collect())
+}
+
+/// The value of a series.
+fn metric(running: &Running, series: &str) -> Option<String> {
+    let address = fs::read_to_string(running.data().join("metrics.addr")).ok()?;
+    let mut stream = TcpStream::connect(address.trim()).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().find_map(|line| Some(line.strip_prefix(series)?.trim().to_owned()))
+}
+
+#[test]
+fn what_a_cluster_would_not_accept_is_named_with_its_line_until_it_is_repaired() {
+    let files = folder(&[("web.yaml", WEB), ("c.yaml", CONFIG), ("d.yaml", CONFIG)]);
+    let running = start(files.path(), &[]);
+    running.wait_for_pods(1, |status| status == "Running");
+    let expected = [
+        "d.yaml:1: ConfigMap default/words is described already in c.yaml:1",
+        "web.yaml:5: Deployment default/web: unknown field spec.replcas; did you mean replicas?",
+        "web.yaml:6: Deployment default/web: spec.selector does not match",
+    ];
+    let lines = running.wait_for("the troubles", |running| {
+        troubles(running).filter(|lines| lines.len() == expected.len())
+    });
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{lines:?}");
+        assert!(running.output().contains(&format!("warning: {expected}")), "{}", running.output());
+    }
+    let gauge = |reason: &str| {
+        metric(&running, &format!("headwater_controller_manifest_troubles{{reason=\"{reason}\"}}"))
+    };
+    assert_eq!(gauge("doubtful").as_deref(), Some("2"));
+    assert_eq!(gauge("duplicate").as_deref(), Some("1"));
+
+    let repaired = WEB.replace("replcas", "replicas").replace("wbe", "web");
+    fs::write(files.path().join("web.yaml"), repaired).expect("written");
+    fs::remove_file(files.path().join("d.yaml")).expect("removed");
+    running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+    running.wait_for("the repair at the terminal", |running| {
+        let line = "note: web.yaml:5: repaired: Deployment default/web: unknown field";
+        running.output().contains(line).then_some(())
+    });
+    assert_eq!(gauge("doubtful").as_deref(), Some("0"));
+}
+
+#[test]
+fn under_strict_a_manifest_with_a_mistake_changes_nothing() {
+    let right = WEB.replace("replcas", "replicas").replace("wbe", "web");
+    let files = folder(&[("web.yaml", &right)]);
+    let running = start(files.path(), &["--strict"]);
+    running.wait_for_pods(1, |status| status == "Running");
+    let two = right.replace("replicas: 1", "replicas: 2\n  paussed: false");
+    fs::write(files.path().join("web.yaml"), &two).expect("written");
+    running.wait_for("the refusal", |running| {
+        let lines = troubles(running)?;
+        let begin =
+            "web.yaml:6: Deployment default/web: unknown field spec.paussed; did you mean paused?";
+        lines.iter().any(|line| line.starts_with(begin)).then_some(())
+    });
+    assert_eq!(running.items(&["get", "pods"]).len(), 1, "nothing has changed");
+    fs::write(files.path().join("web.yaml"), two.replace("paussed", "paused")).expect("written");
+    running.wait_for_pods(2, |status| status == "Running");
+}
+
+#[test]
+fn an_emptied_folder_removes_nothing_and_is_followed_when_its_files_are_back() {
+    let right = WEB.replace("replcas", "replicas").replace("wbe", "web");
+    let files = folder(&[("web.yaml", &right)]);
+    let running = start(files.path(), &[]);
+    running.wait_for_pods(1, |status| status == "Running");
+    fs::remove_file(files.path().join("web.yaml")).expect("removed");
+    running.wait_for("the trouble", |running| {
+        let lines = troubles(running)?;
+        let is_named = |line: &String| {
+            line.starts_with("the source manifests failed at ")
+                && line.contains("every manifest under")
+        };
+        lines.iter().any(is_named).then_some(())
+    });
+    assert_eq!(running.items(&["get", "pods"]).len(), 1, "nothing is removed");
+    fs::write(files.path().join("web.yaml"), right.replace("replicas: 1", "replicas: 2"))
+        .expect("written");
+    running.wait_for_pods(2, |status| status == "Running");
+    running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+}
