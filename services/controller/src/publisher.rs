@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `leadership` | when this controller claims the log |
 //! | `standby` | the wait for a claim: following another writer |
+//! | `takeover` | the new decisions of sources after another writer |
 //! | `source_health` | whether the sources follow |
 //! | `log_fold` | opening the log and its fold |
 //! | `intake` | source events into the interest |
@@ -50,6 +51,7 @@ mod progress;
 mod snapshot_requests;
 mod source_health;
 mod standby;
+mod takeover;
 mod timings;
 mod writable_log;
 
@@ -77,7 +79,7 @@ use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
 use crate::metrics::PublisherMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment};
+use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment, WriterRole};
 
 pub(crate) use self::command::Command;
 pub(crate) use self::consumption::SharedConsumption;
@@ -128,6 +130,10 @@ pub(crate) struct PublisherDependencies {
     pub(crate) source_open: mpsc::Sender<SourceEvent>,
     /// How the sources assign UIDs.
     pub(crate) uid_assignments: Vec<Arc<dyn UidAssignment>>,
+    /// How many sources decide by what is published.
+    pub(crate) deciding_sources: usize,
+    /// Gets the role of this controller.
+    pub(crate) role: watch::Sender<WriterRole>,
     /// Gets the notices of the sources.
     pub(crate) notices: mpsc::Sender<Notice>,
     /// The commands of other tasks.
@@ -161,6 +167,8 @@ pub(crate) struct Publisher {
     group_events: usize,
     shares_objects: bool,
     sources: SourceHealth,
+    deciding_sources: usize,
+    role: watch::Sender<WriterRole>,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
     snapshot_requests: SharedSnapshotRequests,
@@ -199,6 +207,8 @@ impl Publisher {
             group_events: dependencies.group_events,
             shares_objects: dependencies.shares_objects,
             sources: SourceHealth::new(dependencies.source_states),
+            deciding_sources: dependencies.deciding_sources,
+            role: dependencies.role,
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
             snapshot_requests: dependencies.snapshot_requests,
@@ -228,6 +238,7 @@ impl Publisher {
                 }
                 Some(Err(error)) => Err(error),
             };
+            self.role.send_replace(WriterRole::Standby);
             let Err(error) = result else { return };
             self.leadership.note_failure(&error);
             let trouble = error_chain(&error);
@@ -278,6 +289,7 @@ impl Publisher {
         let _ = self.intake.note_consumption(self.consumption.take());
         let mut heartbeats =
             HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
+        self.take_over(&mut log).await?;
         self.compare_everything(&mut log).await?;
         self.publish_changes(&mut log, &mut heartbeats).await?;
         heartbeats.stop().await;

@@ -76,7 +76,7 @@ impl Intake {
         let mut group = self.changes.begin();
         for event in events {
             let (affected, cause) = match event {
-                SourceEvent::Init => continue,
+                SourceEvent::Init | SourceEvent::TakenOver { .. } => continue,
                 SourceEvent::InitApply(object) => {
                     let object = self.identities.identify(object);
                     self.metrics.listed();

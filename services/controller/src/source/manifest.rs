@@ -11,7 +11,7 @@
 //!
 //! - **Files**: `.yaml`, `.yml`, `.json`, nested folders, several documents a file, `List` kinds.
 //!   Data directories of Headwater are left alone.
-//! - **Kinds**: workloads expand to their pods, replicated kinds are taken as they are, others are
+//! - **Kinds**: workloads unfold to pods as their controllers do, step by step, replicated kinds are taken as they are, others are
 //!   counted and named once.
 //! - **Nodes**: pods are spread over the nodes the source is given; where it is given none, over
 //!   the Node objects in the folder. A Node object's labels, taints and cordon count in either
@@ -29,7 +29,10 @@ pub(crate) mod origin;
 mod parse;
 mod placement;
 mod pod_name;
+pub(crate) mod rollout;
+mod rollout_watch;
 mod scan;
+mod unfolding;
 mod watch;
 mod workload;
 
@@ -46,10 +49,13 @@ use tokio::sync::watch as value_watch;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use self::folder::Surroundings;
 use self::origin::is_from_manifest;
+use self::rollout_watch::RolloutWatch;
 use self::watch::FolderWatch;
 use super::{
-    Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, UidAssignment,
+    Notice, NoticeKind, PublishedObjects, Source, SourceContext, SourceError, SourceEvent,
+    SourceKind, Takeover, UidAssignment,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -140,6 +146,10 @@ impl Source for ManifestFolder {
         true
     }
 
+    fn decides_by_published(&self) -> bool {
+        true
+    }
+
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let mut folder = Folder::new(self.name(), self.settings.allow_empty);
         // The watch starts before the first scan, so that no change falls between the two.
@@ -159,28 +169,51 @@ impl Source for ManifestFolder {
         let mut rescan = tokio::time::interval(self.settings.rescan);
         rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
         rescan.reset();
+        let mut rollouts = RolloutWatch::new(&context.workloads);
+        let mut is_scan = true;
         loop {
-            let scan = self.scan().await?;
-            watch.ignore(&scan.data_directories);
+            let scan = if is_scan { Some(self.scan().await?) } else { None };
+            if let Some(scan) = &scan {
+                watch.ignore(&scan.data_directories);
+            }
             let nodes = self.nodes.borrow_and_update().clone();
+            let decision = rollouts.decision();
+            let takeover = decision.takeover.clone();
             // Only the first look compares with what an earlier run published.
-            let nothing = Arc::new(BTreeMap::new());
-            let published = std::mem::replace(&mut context.published, nothing);
+            let nothing: Arc<dyn PublishedObjects> = Arc::new(BTreeMap::new());
+            let earlier = std::mem::replace(&mut context.published, nothing);
+            let published =
+                takeover.as_ref().map_or(earlier, |takeover| takeover.published.clone());
             // Parsing thousands of files takes a while.
             let update = tokio::task::spawn_blocking(move || {
-                let events = folder.update(scan, &nodes, &*published, &mut new_identity);
+                let around = Surroundings {
+                    nodes: &nodes,
+                    published: &*published,
+                    is_takeover: decision.takeover.is_some(),
+                    reports: &*decision.reports,
+                    now: Timestamp::now(),
+                };
+                let events = match scan {
+                    Some(scan) => folder.look(scan, &around, &mut new_identity),
+                    None => Ok(folder.describe(&around, &mut new_identity)),
+                };
                 (folder, events)
             });
             let (returned, events) =
                 update.await.map_err(|error| SourceError::task_ended("update", error))?;
             folder = returned;
+            context.workloads.workloads.replace(folder.workloads());
             context.events.send_all(events?).await?;
-            tokio::select! {
-                () = watch.changed(self.settings.quiet, QUIET_MAX) => {}
-                () = changed(&mut self.nodes) => {}
-                _ = rescan.tick() => {}
-                () = context.stop.cancelled() => return Ok(()),
+            if let Some(Takeover { epoch, .. }) = takeover {
+                context.events.send(SourceEvent::TakenOver { epoch }).await?;
             }
+            is_scan = tokio::select! {
+                () = watch.changed(self.settings.quiet, QUIET_MAX) => true,
+                () = changed(&mut self.nodes) => true,
+                _ = rescan.tick() => true,
+                () = rollouts.due(&folder) => false,
+                () = context.stop.cancelled() => return Ok(()),
+            };
         }
     }
 }

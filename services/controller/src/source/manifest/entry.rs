@@ -11,6 +11,7 @@ use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use serde_json::Value;
 
+use super::origin::remove_workload;
 use super::parse::{Document, Finding, parse};
 use super::workload::Workload;
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -146,7 +147,15 @@ impl Entries {
             return;
         }
         match content(value, shared) {
-            Ok((id, content)) => self.entries.push(Entry { line, id, content }),
+            Ok((id, content)) => {
+                if let Content::Workload(workload) = &content {
+                    self.findings.extend(workload.doubts().into_iter().map(|text| {
+                        let (line, kind) = (Some(line), NoticeKind::Doubtful);
+                        Finding { line, kind, text: format!("{path}{text}") }
+                    }));
+                }
+                self.entries.push(Entry { line, id, content });
+            }
             Err(text) => self.find(line, format!("{path}{text}")),
         }
     }
@@ -243,7 +252,8 @@ fn without_history(mut object: Value) -> Value {
 fn content(value: Value, shared: &mut SharedContent) -> Result<(EntryId, Content), String> {
     match headwater_object::identify(&value) {
         Ok((object_type, _)) => {
-            let value = without_history(value);
+            let mut value = without_history(value);
+            remove_workload(&mut value);
             let node = PodNode::of(object_type, &value);
             let object = Object::from_value(value).map_err(|error| error_chain(&error))?;
             let id = EntryId::Object { kind: object_type.kind, key: object.key().clone() };
