@@ -70,7 +70,9 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
     let (unknown, malformed) = (config("a.toml", "colour = 1"), config("b.toml", "nodes = ["));
     for (args, named) in [
         (&["get"][..], "TYPE [NAME...]"),
-        (&["get", "deployments"], "there is no type \"deployments\"; there are pods,"),
+        (&["get", "cronjobs"], "there is no type \"cronjobs\"; there are pods,"),
+        (&["describe", "deploy/web"], "`headwater get deployments` shows the deployments"),
+        (&["logs", "web", "-l", "app=web"], "--selector"),
         (&["get", "podz"], "did you mean pods?"),
         (&["get", "pods", "-o", "go-template={{.items}}"], "use jsonpath=TEMPLATE"),
         (&["get", "pods", "-o", "jsonpath={.items"], "a brace is not closed"),

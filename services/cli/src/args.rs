@@ -281,9 +281,19 @@ pub struct Describe {
 
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// The pod; pod/NAME too
-    #[arg(add = ArgValueCompleter::new(candidates::pods))]
-    pub pod: String,
+    /// The pod; pod/NAME too, or a workload as deploy/NAME: its first pod
+    #[arg(
+        required_unless_present = "selector",
+        conflicts_with = "selector",
+        add = ArgValueCompleter::new(candidates::pods)
+    )]
+    pub pod: Option<String>,
+    /// Every pod with these labels: a=b, a!=b, `a in (b,c)`; the last 10 lines of each, unless --tail
+    #[arg(short = 'l', long)]
+    pub selector: Option<String>,
+    /// The most pods to follow at once
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub max_log_requests: usize,
     /// The container [default: the pod's first]
     #[arg(
         short,

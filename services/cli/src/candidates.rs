@@ -15,7 +15,7 @@ use headwater_settings::DATA_DEFAULT;
 use serde_json::Value;
 
 use crate::args::OUTPUTS;
-use crate::object_selection::replicated;
+use crate::object_selection::shown;
 use crate::render;
 
 /// The time limit of a completion after Tab.
@@ -70,7 +70,7 @@ pub(crate) fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
             matching(&current, of.map(|of| names(&line, of.name)).unwrap_or_default())
         }
         _ => {
-            let types = replicated().map(|of| of.plural.to_owned());
+            let types = shown().map(|of| of.plural.to_owned());
             matching(&current, types.chain(["all".to_owned()]))
         }
     }

@@ -1,7 +1,7 @@
 //! The objects that `TYPE`, `TYPE NAME...` and `TYPE/NAME...` select.
 
 use headwater_object::nearest::did_you_mean;
-use headwater_object::{OBJECT_TYPES, ObjectType};
+use headwater_object::{OBJECT_TYPES, ObjectType, WORKLOAD_TYPES};
 
 use crate::exit::Failure;
 
@@ -14,13 +14,30 @@ pub(crate) struct ObjectSelection {
     pub(crate) names: Vec<String>,
 }
 
+/// How a word becomes a type.
+type TypeOf = fn(&str) -> Result<&'static ObjectType, Failure>;
+
 /// Parses the words, type by type in their order.
 pub(crate) fn parse_selections(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
+    parse(words, object_type)
+}
+
+/// Parses the words as [`parse_selections`] does; they may name workloads too.
+pub(crate) fn parse_selections_or_workloads(
+    words: &[String],
+) -> Result<Vec<ObjectSelection>, Failure> {
+    parse(words, |word| match ObjectType::workload_named(word) {
+        Some(workload) => Ok(workload),
+        None => object_type(word),
+    })
+}
+
+fn parse(words: &[String], type_of: TypeOf) -> Result<Vec<ObjectSelection>, Failure> {
     let Some((first, rest)) = words.split_first() else {
         return Err(Failure::Usage("name a type: pods, nodes, configmaps, ...".to_owned()));
     };
     if words.iter().any(|word| word.contains('/')) {
-        return each_named(words);
+        return each_named(words, type_of);
     }
     let mut names = rest.to_vec();
     if let Some(empty) = names.iter().position(String::is_empty) {
@@ -28,16 +45,16 @@ pub(crate) fn parse_selections(words: &[String]) -> Result<Vec<ObjectSelection>,
     }
     names.dedup();
     let selection = |object_type| ObjectSelection { object_type, names: names.clone() };
-    Ok(types(first)?.into_iter().map(selection).collect())
+    Ok(types(first, type_of)?.into_iter().map(selection).collect())
 }
 
 /// Parses `TYPE/NAME` once or more; names of one type are one selection.
-fn each_named(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
+fn each_named(words: &[String], type_of: TypeOf) -> Result<Vec<ObjectSelection>, Failure> {
     let mut found: Vec<ObjectSelection> = Vec::new();
     for word in words {
         let (object_type, name) = match word.split_once('/') {
             Some((object_type, name)) if !name.is_empty() && !name.contains('/') => {
-                (self::object_type(object_type)?, name.to_owned())
+                (type_of(object_type)?, name.to_owned())
             }
             Some(_) => return Err(Failure::Usage(format!("{word} is not TYPE/NAME"))),
             None => {
@@ -56,13 +73,13 @@ fn each_named(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
 }
 
 /// Returns the object types of `pods`, `po,cm` or `all`.
-fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
+fn types(text: &str, type_of: TypeOf) -> Result<Vec<&'static ObjectType>, Failure> {
     if text == "all" {
         return Ok(replicated().collect());
     }
     let mut types: Vec<&'static ObjectType> = Vec::new();
     for word in text.split(',') {
-        let object_type = object_type(word)?;
+        let object_type = type_of(word)?;
         if !types.contains(&object_type) {
             types.push(object_type);
         }
@@ -73,12 +90,23 @@ fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
 /// Returns the object type of one word.
 fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
     ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
+        if let Some(ObjectType { plural, .. }) = ObjectType::workload_named(word) {
+            return Failure::Usage(format!(
+                "{word:?} is not replicated: `headwater get {plural}` shows the {plural} of the \
+                 controller's source"
+            ));
+        }
         let known: Vec<&str> = replicated().map(|object_type| object_type.plural).collect();
         let singular = replicated().map(|object_type| object_type.name);
         let meant = did_you_mean(word, known.iter().copied().chain(singular));
         let known = known.join(", ");
         Failure::Usage(format!("there is no type {word:?}; there are {known}{meant}"))
     })
+}
+
+/// Returns the types that `get` shows.
+pub(crate) fn shown() -> impl Iterator<Item = &'static ObjectType> {
+    replicated().chain(&WORKLOAD_TYPES)
 }
 
 /// Returns the types that the log carries.
@@ -122,6 +150,18 @@ mod tests {
             assert_eq!(meant(words), Ok(expected), "{words:?}");
         }
         assert!(meant(&["all"]).is_ok_and(|all| all.len() > 5));
+    }
+
+    #[test]
+    fn workloads_are_meant_by_their_names_where_a_command_shows_them() {
+        let meant = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let selections = parse_selections_or_workloads(&words).expect("valid");
+            selections.iter().map(|one| one.object_type.name).collect::<Vec<_>>()
+        };
+        assert_eq!(meant(&["deploy,sts,ds"]), ["deployment", "statefulset", "daemonset"]);
+        assert_eq!(meant(&["rs,rc,jobs,po"])[2..], ["job", "pod"]);
+        assert_eq!(meant(&["Deployment/web", "deploy/api"]), ["deployment"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::interest::{ClusterStream, Interest, SharedInterest};
 use crate::metrics::ControllerMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::picture::{Picture, PresenceReceiver};
+use crate::picture::{Picture, PictureReports, PresenceReceiver};
 use crate::publisher::{
     DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedConsumption,
     SharedSnapshotRequests, UnadoptedKeys, UuidGenerator, WriterTimings, backup,
@@ -24,8 +24,8 @@ use crate::publisher::{
 use crate::report_fold::ReportFold;
 use crate::sink::{ObjectRemovals, Sink, SinkContext};
 use crate::source::{
-    SOURCE_QUEUE_EVENTS, SetContext, Source, SourceKind, SourceSet, SourceStateSender,
-    SourceStates, Wanted,
+    SOURCE_QUEUE_EVENTS, SetContext, SharedWorkloads, Source, SourceKind, SourceSet,
+    SourceStateSender, SourceStates, Wanted, WorkloadContext, WriterRole,
 };
 
 pub use self::handle::{ControllerHandle, Readiness};
@@ -138,6 +138,8 @@ impl Controller {
 
         let sources = SourceSet::new(dependencies.sources);
         let uid_assignments = sources.uid_assignments();
+        let (role, role_receiver) = watch::channel(WriterRole::Standby);
+        let workloads = SharedWorkloads::default();
         let publisher = Publisher::new(PublisherDependencies {
             downstream,
             follower,
@@ -151,6 +153,8 @@ impl Controller {
             source_states: source_states.clone(),
             source_open: events.clone(),
             uid_assignments,
+            deciding_sources: sources.deciding(),
+            role,
             notices: notices_sender,
             commands: commands_receiver,
             snapshot_requests: snapshot_requests.clone(),
@@ -173,7 +177,9 @@ impl Controller {
             metrics: metrics.report_fold,
         };
         let presence = PresenceReceiver::new(changes.clone());
-        let picture = Picture::new(interest.clone(), picture, changes, presence.clone());
+        let picture =
+            Picture::new(interest.clone(), picture, changes, presence.clone(), workloads.clone());
+        let reports = Arc::new(PictureReports::new(picture.clone(), wall_clock.clone()));
         let sink_context = SinkContext {
             picture: picture.clone(),
             progress: progress_receiver.clone(),
@@ -183,6 +189,7 @@ impl Controller {
         let set_context = SetContext {
             published: earlier,
             wanted: Wanted::new(interest, uses_version),
+            workloads: WorkloadContext { reports, workloads, role: role_receiver },
             events,
             states: SourceStateSender::new(
                 SourceKind::OTHER,

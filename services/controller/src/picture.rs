@@ -4,8 +4,10 @@ pub(crate) mod changes;
 mod connection;
 mod merge;
 mod page;
+mod pod_reports;
 mod presence;
 pub(crate) mod tables;
+mod workload_counts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +22,11 @@ use self::connection::Connection;
 use self::merge::merge;
 use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
+use crate::source::SharedWorkloads;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
 pub use self::page::PicturePage;
+pub(crate) use self::pod_reports::PictureReports;
 pub use self::presence::{PresenceLink, PresenceReceiver};
 
 /// Reads the cloud's picture.
@@ -32,6 +36,7 @@ pub struct Picture {
     engine: Arc<dyn Engine>,
     changes: ChangeFeed,
     presence: PresenceReceiver,
+    workloads: SharedWorkloads,
 }
 
 /// The report of a node that all containers of a pod under deletion have stopped. The pod may be
@@ -78,8 +83,9 @@ impl Picture {
         engine: Arc<dyn Engine>,
         changes: ChangeFeed,
         presence: PresenceReceiver,
+        workloads: SharedWorkloads,
     ) -> Self {
-        Self { interest, engine, changes, presence }
+        Self { interest, engine, changes, presence, workloads }
     }
 
     /// Subscribes to the keys of objects that may have changed. A Node also changes without an event
@@ -172,6 +178,13 @@ impl Picture {
             Ok((node, progress))
         });
         progress.collect()
+    }
+
+    /// Whether `node` is connected at `now_ms`.
+    fn is_reachable(&self, node: &NodeName, now_ms: i64) -> Result<bool, EngineError> {
+        let progress = NODE_PROGRESS.get(&*self.engine, node)?.map(|Json(progress)| progress);
+        let contact = self.presence.contact(node, progress.as_ref());
+        Ok(Connection::of(contact, progress.as_ref(), now_ms).is_reachable)
     }
 
     /// Every termination that nodes reported, by node and pod.

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `leadership` | when this controller claims the log |
 //! | `standby` | the wait for a claim: following another writer |
+//! | `takeover` | the new decisions of sources after another writer |
 //! | `source_health` | whether the sources follow |
 //! | `log_fold` | opening the log and its fold |
 //! | `intake` | source events into the interest |
@@ -56,6 +57,7 @@ mod progress;
 mod snapshot_requests;
 mod source_health;
 mod standby;
+mod takeover;
 mod timings;
 mod unadopted_keys;
 mod writable_log;
@@ -85,7 +87,7 @@ use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
 use crate::metrics::PublisherMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment};
+use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment, WriterRole};
 
 pub(crate) use self::command::Command;
 pub(crate) use self::consumption::SharedConsumption;
@@ -137,6 +139,10 @@ pub(crate) struct PublisherDependencies {
     pub(crate) source_open: mpsc::Sender<SourceEvent>,
     /// How the sources assign UIDs.
     pub(crate) uid_assignments: Vec<Arc<dyn UidAssignment>>,
+    /// How many sources decide by what is published.
+    pub(crate) deciding_sources: usize,
+    /// Gets the role of this controller.
+    pub(crate) role: watch::Sender<WriterRole>,
     /// Gets the notices of the sources.
     pub(crate) notices: mpsc::Sender<Notice>,
     /// The commands of other tasks.
@@ -173,6 +179,8 @@ pub(crate) struct Publisher {
     group_events: usize,
     shares_objects: bool,
     sources: SourceHealth,
+    deciding_sources: usize,
+    role: watch::Sender<WriterRole>,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
     snapshot_requests: SharedSnapshotRequests,
@@ -214,6 +222,8 @@ impl Publisher {
             group_events: dependencies.group_events,
             shares_objects: dependencies.shares_objects,
             sources: SourceHealth::new(dependencies.source_states),
+            deciding_sources: dependencies.deciding_sources,
+            role: dependencies.role,
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
             snapshot_requests: dependencies.snapshot_requests,
@@ -243,6 +253,7 @@ impl Publisher {
                 }
                 Some(Err(error)) => Err(error),
             };
+            self.role.send_replace(WriterRole::Standby);
             let Err(error) = result else { return };
             if let PublishError::PartitionReturned { partition } = error {
                 tracing::info!(%partition, "the partition takes appends again; the next epoch begins");
@@ -300,8 +311,7 @@ impl Publisher {
         let _ = self.intake.note_consumption(self.consumption.take());
         let mut heartbeats =
             HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
-        self.begin_comparison(&log)?;
-        let result = self.publish_changes(&mut log, &mut heartbeats).await;
+        let result = self.publish_all(&mut log, &mut heartbeats).await;
         if let Err(PublishError::PartitionReturned { .. }) = result {
             // Nothing of the healthy partitions is left to the next epoch.
             log.flush_whatever_returns().await?;
@@ -321,6 +331,17 @@ impl Publisher {
             }
         }
         result
+    }
+
+    /// Lets the sources decide anew after a takeover, then publishes until it is stopped.
+    async fn publish_all(
+        &mut self,
+        log: &mut WritableLog,
+        heartbeats: &mut HeartbeatTask,
+    ) -> Result<(), PublishError> {
+        self.take_over(log).await?;
+        self.begin_comparison(log)?;
+        self.publish_changes(log, heartbeats).await
     }
 
     /// Compares everything, and appends changes as they come, heads and requests for snapshots, until

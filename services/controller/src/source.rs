@@ -17,6 +17,9 @@
 //! | `error` | why a source stopped |
 //! | `notice` | messages of a source to a person |
 //! | `published` | what an earlier run of the controller published |
+//! | `pod_reports` | what the nodes report of pods, as a source reads it |
+//! | `workloads` | the workloads of the sources, to be read |
+//! | `writer_role` | whether this controller writes the log, as a source sees it |
 //! | `identity` | whether an object that is described again is the same object |
 //! | [`manifest`] | the manifest folder |
 //! | [`objects`] | the objects socket |
@@ -28,6 +31,7 @@ mod known;
 pub mod manifest;
 mod notice;
 pub mod objects;
+mod pod_reports;
 mod published;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -35,6 +39,8 @@ mod set;
 mod state;
 mod trouble;
 mod wanted;
+pub(crate) mod workloads;
+mod writer_role;
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,10 +53,13 @@ pub use self::events::{Cause, SourceEvent, SourceEventSender};
 pub use self::identity::UidAssignment;
 pub use self::known::KnownObjects;
 pub use self::notice::{Notice, NoticeKind};
+pub use self::pod_reports::{NoReports, PodReport, PodReports, ReportChanges};
 pub use self::published::{PublishedObject, PublishedObjects};
 pub(crate) use self::set::{SetContext, SourceSet};
 pub use self::state::{SourcePart, SourceState, SourceStateSender, SourceStates};
 pub use self::wanted::Wanted;
+pub use self::workloads::SharedWorkloads;
+pub use self::writer_role::{Takeover, WorkloadContext, WriterRole};
 
 /// How many events a source may be ahead of the controller: enough to hide a group append, few
 /// enough that the objects in the queue stay small beside those in the interest.
@@ -108,6 +117,12 @@ pub trait Source: Send {
         false
     }
 
+    /// Whether this source decides by what is published, as one that unfolds workloads. At a takeover
+    /// the controller waits for [`SourceEvent::TakenOver`] from it.
+    fn decides_by_published(&self) -> bool {
+        false
+    }
+
     /// Lists every object once, then sends each change, until `context.stop`.
     ///
     /// Returns `Ok`, or the error of [`SourceEventSender::send`], once the source was stopped. Any
@@ -124,6 +139,8 @@ pub struct SourceContext {
     pub published: Arc<dyn PublishedObjects>,
     /// Which objects the nodes use. A source of many objects sends only those.
     pub wanted: Wanted,
+    /// What a source needs that unfolds workloads.
+    pub workloads: WorkloadContext,
     /// Takes the source's events.
     pub events: SourceEventSender,
     /// Takes the state of each part of the source.

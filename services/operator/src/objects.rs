@@ -8,6 +8,7 @@ use headwater_controller::{Filter, Picture, PicturePage};
 use headwater_event::{NodeName, ResourceKey, StreamId};
 use headwater_hub::WallClock;
 use headwater_log::history::PastState;
+use headwater_object::ObjectType;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
 use headwater_proto::operator::{GetRequest, GetResponse};
@@ -51,7 +52,8 @@ pub(super) async fn get(
     dependencies: OperatorDependencies,
     request: GetRequest,
 ) -> Result<impl Stream<Item = Result<GetResponse, Status>> + Send, Status> {
-    if request.node.is_empty() && request.at.is_empty() && dependencies.own_node().is_none() {
+    let is_present = request.node.is_empty() && request.at.is_empty();
+    if is_present && dependencies.own_node().is_none() && !is_workload(&request) {
         let picture = dependencies.picture()?.clone();
         return Ok(pages(picture, dependencies.wall_clock.clone(), request).left_stream());
     }
@@ -126,6 +128,9 @@ pub(super) async fn find(
     request: &GetRequest,
 ) -> Result<ObjectList, Status> {
     let filter = filter(request);
+    if is_workload(request) {
+        return Ok(ObjectList { objects: workloads(dependencies, request)?, past: None });
+    }
     let at = PastPosition::parse(&request.at, (dependencies.wall_clock)());
     let at = at.map_err(|status| Status::invalid_argument(format!("--at {}", status.message())))?;
     match (request.node.is_empty(), at) {
@@ -160,6 +165,36 @@ pub(super) async fn find(
             }
         }
     }
+}
+
+/// Whether a request is for workloads, which are not replicated.
+pub(super) fn is_workload(request: &GetRequest) -> bool {
+    ObjectType::workload_named(&request.r#type).is_some()
+}
+
+/// Returns the workloads of the controller's source, with the counts of their pods.
+fn workloads(dependencies: &OperatorDependencies, request: &GetRequest) -> Result<Objects, Status> {
+    let plural = ObjectType::workload_named(&request.r#type).map_or("workloads", |of| of.plural);
+    if !request.node.is_empty() || !request.at.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "{plural} are not replicated, so that no node and no log has them: remove --node and --at"
+        )));
+    }
+    let picture = dependencies.picture()?;
+    let found = picture.workloads(&filter(request), (dependencies.wall_clock)());
+    let Some(found) = found.map_err(|error| internal(&error))? else {
+        return Err(Status::failed_precondition(format!(
+            "the controller's source has no workloads, so that there are no {plural}: the objects \
+             socket gets their pods. Ask the cluster that they come from"
+        )));
+    };
+    let keyed = found.into_iter().filter_map(|object| {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name")?);
+        let key = ResourceKey::new(namespace, &request.r#type, name).ok()?;
+        Some((key, object))
+    });
+    Ok(keyed.collect())
 }
 
 /// Returns the selection of objects of a request.

@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask;
-use super::objects::{Objects, filter, find};
+use super::objects::{Objects, filter, find, is_workload};
 use super::{OperatorDependencies, internal};
 use crate::node_view::NodeView;
 
@@ -44,6 +44,11 @@ pub(super) async fn watch(
 ) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
     if !request.at.is_empty() {
         return Err(Status::invalid_argument("a past state does not change: remove -w or --at"));
+    }
+    if is_workload(&request) {
+        return Err(Status::invalid_argument(
+            "workloads are not watched: remove -w, or watch their pods",
+        ));
     }
     // The subscription starts before the first read, so that no change is lost.
     let trigger = ChangeTrigger::of(&dependencies, &request)?;

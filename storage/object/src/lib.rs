@@ -33,6 +33,6 @@ pub mod status;
 
 pub use error::ObjectError;
 pub use object::{Object, ObjectHead, identify};
-pub use object_type::{OBJECT_TYPES, ObjectType};
+pub use object_type::{OBJECT_TYPES, ObjectType, WORKLOAD_TYPES};
 pub use payload::OBJECT_BYTES_MAX;
 pub use references::Reference;

@@ -70,7 +70,33 @@ pub static OBJECT_TYPES: [ObjectType; 12] = [
     },
 ];
 
+const fn workload(
+    [name, plural, kind, api_version]: [&'static str; 4],
+    short_names: &'static [&'static str],
+) -> ObjectType {
+    let (namespaced, replicated) = (true, false);
+    ObjectType { name, plural, kind, api_version, namespaced, replicated, short_names }
+}
+
+/// The types that a source unfolds to pods. They are not replicated, and no key in a log has them.
+pub static WORKLOAD_TYPES: [ObjectType; 6] = [
+    workload(["deployment", "deployments", "Deployment", "apps/v1"], &["deploy"]),
+    workload(["statefulset", "statefulsets", "StatefulSet", "apps/v1"], &["sts"]),
+    workload(["daemonset", "daemonsets", "DaemonSet", "apps/v1"], &["ds"]),
+    workload(["replicaset", "replicasets", "ReplicaSet", "apps/v1"], &["rs"]),
+    workload(
+        ["replicationcontroller", "replicationcontrollers", "ReplicationController", "v1"],
+        &["rc"],
+    ),
+    workload(["job", "jobs", "Job", "batch/v1"], &[]),
+];
+
 impl ObjectType {
+    /// Returns the type of a workload that `text` names, as [`ObjectType::named`] does.
+    pub fn workload_named(text: &str) -> Option<&'static Self> {
+        WORKLOAD_TYPES.iter().find(|workload| workload.is_called(text))
+    }
+
     /// Returns the type of a manifest with this `apiVersion` and `kind`.
     ///
     /// The group must match, the version need not: `discovery.k8s.io/v1beta1` slices are slices,
@@ -81,10 +107,12 @@ impl ObjectType {
 
     /// Returns the type with this name, plural, kind or short name, in any letter case.
     pub fn named(text: &str) -> Option<&'static Self> {
+        OBJECT_TYPES.iter().find(|object_type| object_type.is_called(text))
+    }
+
+    fn is_called(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
-        OBJECT_TYPES
-            .iter()
-            .find(|t| t.name == text || t.plural == text || t.short_names.contains(&text.as_str()))
+        self.name == text || self.plural == text || self.short_names.contains(&text.as_str())
     }
 }
 

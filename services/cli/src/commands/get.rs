@@ -18,7 +18,7 @@ use tonic::transport::Channel;
 use crate::args::{Get, Output, Scope};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::moment::Moment;
-use crate::object_selection::{ObjectSelection, parse_selections};
+use crate::object_selection::{ObjectSelection, parse_selections_or_workloads};
 use crate::path::{Path, compare};
 use crate::render;
 use crate::selector::Selector;
@@ -52,7 +52,7 @@ struct RowFormat<'a> {
 }
 
 pub(super) async fn run(args: Get) -> CommandResult {
-    let selections = parse_selections(&args.objects)?;
+    let selections = parse_selections_or_workloads(&args.objects)?;
     let selector = Selector::parse(args.scope.selector.as_deref(), args.field_selector.as_deref())?;
     let named = selections.iter().any(|selection| !selection.names.is_empty());
     if named && !selector.is_empty() {

@@ -1,5 +1,7 @@
 //! The columns of each type in a table, as kubectl prints them.
 
+mod workload_columns;
+
 use headwater_operator::pod_status;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -20,7 +22,7 @@ pub(crate) fn header(kind: &str, wide: bool) -> Vec<&'static str> {
         "service" => vec!["NAME", "TYPE", "CLUSTER-IP", "PORT(S)", "AGE"],
         "persistentvolumeclaim" => vec!["NAME", "STATUS", "VOLUME", "AGE"],
         "persistentvolume" => vec!["NAME", "CAPACITY", "RECLAIM POLICY", "STATUS", "AGE"],
-        _ => vec!["NAME", "AGE"],
+        kind => workload_columns::header(kind).unwrap_or_else(|| vec!["NAME", "AGE"]),
     };
     if wide {
         columns.extend(match kind {
@@ -79,7 +81,7 @@ pub(crate) fn cells(kind: &str, object: &Value, wide: bool, moment: Moment) -> V
             text_or(object, "/status/phase", "Available"),
             age,
         ],
-        _ => vec![name, age],
+        kind => workload_columns::cells(kind, object, now).unwrap_or_else(|| vec![name, age]),
     };
     if wide {
         let none = "<none>";
@@ -243,6 +245,12 @@ mod tests {
             "persistentvolumeclaim",
             "persistentvolume",
             "serviceaccount",
+            "deployment",
+            "statefulset",
+            "daemonset",
+            "replicaset",
+            "replicationcontroller",
+            "job",
         ] {
             for wide in [false, true] {
                 let moment = Moment::present(Timestamp::UNIX_EPOCH);

@@ -122,6 +122,7 @@ mod tests {
     use crate::picture::PresenceReceiver;
     use crate::picture::changes::ChangeFeed;
     use crate::picture::tables::NodeReport;
+    use crate::source::SharedWorkloads;
 
     fn config(name: &str, bytes: usize) -> Object {
         Object::from_value(json!({
@@ -159,7 +160,8 @@ mod tests {
         batch.commit(&*engine, &[cursor], Durability::Buffered).expect("written");
         keys.sort();
         let (changes, presence) = (ChangeFeed::new(), PresenceReceiver::new(ChangeFeed::new()));
-        (Picture::new(interest, engine, changes, presence), keys)
+        let workloads = SharedWorkloads::default();
+        (Picture::new(interest, engine, changes, presence, workloads), keys)
     }
 
     fn pages(picture: &Picture, filter: &Filter<'_>) -> Vec<PicturePage> {

@@ -77,7 +77,7 @@ impl Intake {
         let mut group = self.changes.begin();
         for event in events {
             let (affected, cause) = match event {
-                SourceEvent::Init => continue,
+                SourceEvent::Init | SourceEvent::TakenOver { .. } => continue,
                 SourceEvent::InitApply(object) => {
                     self.identities.note_change(object.key());
                     let object = self.identities.identify(object);
@@ -197,9 +197,14 @@ impl Intake {
         self.identities.claimed(newest, own, has_gap);
     }
 
+    /// Whether another controller may have published UIDs that are to be adopted.
+    pub(super) fn must_adopt(&self) -> bool {
+        self.identities.must_adopt()
+    }
+
     /// Adopts the UIDs that another controller wrote, where it has to.
     pub(super) fn adopt(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
-        if self.identities.must_adopt() {
+        if self.must_adopt() {
             self.identities.adopt(&mut self.interest.write(), engine)?;
             self.changes.publish_everything();
         }

@@ -28,6 +28,11 @@ pub enum SourceEvent {
         /// Where the change came from.
         cause: Cause,
     },
+    /// The source has decided anew after a takeover, and sent what follows from it.
+    TakenOver {
+        /// The epoch of the claim.
+        epoch: u64,
+    },
     /// A message to a person, sent once.
     Notice(Notice),
 }
@@ -72,6 +77,7 @@ impl SourceEvent {
             Self::InitDone => "InitDone",
             Self::Apply(..) => "Apply",
             Self::Delete { .. } => "Delete",
+            Self::TakenOver { .. } => "TakenOver",
             Self::Notice(_) => "Notice",
         }
     }
@@ -92,7 +98,7 @@ impl SourceEventSender {
     /// When the source was stopped, and when it begins a second list: the event was not sent.
     pub async fn send(&mut self, event: SourceEvent) -> Result<(), SourceError> {
         let next = match (&event, self.phase) {
-            (SourceEvent::Notice(_), phase) => phase,
+            (SourceEvent::Notice(_) | SourceEvent::TakenOver { .. }, phase) => phase,
             (SourceEvent::Init, ListPhase::Unlisted) => ListPhase::Listing,
             (SourceEvent::InitApply(_), ListPhase::Listing) => ListPhase::Listing,
             (SourceEvent::InitDone, ListPhase::Listing) => ListPhase::Listed,

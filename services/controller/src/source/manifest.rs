@@ -11,7 +11,7 @@
 //!
 //! - **Files**: `.yaml`, `.yml`, `.json`, nested folders, several documents a file, `List` kinds.
 //!   Data directories of Headwater are left alone.
-//! - **Kinds**: workloads expand to their pods, replicated kinds are taken as they are, others are
+//! - **Kinds**: workloads unfold to pods as their controllers do, step by step, replicated kinds are taken as they are, others are
 //!   counted and named once.
 //! - **Nodes**: pods are spread over the nodes the source is given; where it is given none, over
 //!   the Node objects in the folder. A Node object's labels, taints and cordon count in either
@@ -36,8 +36,11 @@ mod parse;
 mod placement;
 mod pod_name;
 mod recovery;
+pub(crate) mod rollout;
+mod rollout_watch;
 mod scan;
 mod selector;
+mod unfolding;
 mod validation;
 mod watch;
 mod workload;
@@ -56,12 +59,14 @@ use tokio::sync::watch as value_watch;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use self::folder::Surroundings;
 use self::origin::is_from_manifest;
 use self::recovery::{RETRY_INTERVAL, Recovery, SETTLED_AFTER};
+use self::rollout_watch::{Decision, RolloutWatch};
 use self::watch::FolderWatch;
 use super::{
     Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, SourceState,
-    UidAssignment,
+    Takeover, UidAssignment,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -177,6 +182,10 @@ impl Source for ManifestFolder {
         true
     }
 
+    fn decides_by_published(&self) -> bool {
+        true
+    }
+
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let mut folder =
             Folder::new(self.name(), self.settings.allow_empty).with_strict(self.settings.strict);
@@ -188,30 +197,49 @@ impl Source for ManifestFolder {
         let mut rescan = tokio::time::interval(self.settings.rescan);
         rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
         rescan.reset();
+        let mut rollouts = RolloutWatch::new(&context.workloads);
         let mut has_listed = false;
         let mut recovery: Option<Recovery> = None;
+        let mut is_scan = true;
         loop {
             if recovery.is_some() {
                 // The folder may be another one under the same name.
                 watch = self.watch().0;
             }
-            let look = match self.scan().await {
-                Ok(scan) => {
+            let scan = if is_scan { Some(self.scan().await) } else { None };
+            let look = match scan {
+                None => Look::Settled(None),
+                Some(Ok(scan)) => {
                     watch.ignore(&scan.data_directories);
                     let is_settled = recovery.as_mut().is_none_or(|past| past.is_settled(&scan));
-                    if is_settled { Look::Settled(scan) } else { Look::Unsettled }
+                    if is_settled { Look::Settled(Some(scan)) } else { Look::Unsettled }
                 }
                 // A folder that was never read may be a wrong name.
-                Err(error) if !has_listed || error.is_end_of_task() => return Err(error),
-                Err(error) => Look::Accident(error),
+                Some(Err(error)) if !has_listed || error.is_end_of_task() => return Err(error),
+                Some(Err(error)) => Look::Accident(error),
             };
             let look = match look {
                 Look::Settled(scan) => {
                     let nodes = self.nodes.borrow_and_update().clone();
-                    let published = context.published.clone();
+                    let Decision { reports, takeover } = rollouts.decision();
+                    let is_takeover = takeover.is_some();
+                    let published = match &takeover {
+                        Some(takeover) => takeover.published.clone(),
+                        None => context.published.clone(),
+                    };
                     // Parsing thousands of files takes a while.
                     let update = tokio::task::spawn_blocking(move || {
-                        let events = folder.update(scan, &nodes, &*published, &mut new_identity);
+                        let around = Surroundings {
+                            nodes: &nodes,
+                            published: &*published,
+                            is_takeover,
+                            reports: &*reports,
+                            now: Timestamp::now(),
+                        };
+                        let events = match scan {
+                            Some(scan) => folder.look(scan, &around, &mut new_identity),
+                            None => Ok(folder.describe(&around, &mut new_identity)),
+                        };
                         (folder, events)
                     });
                     let (returned, events) =
@@ -222,10 +250,17 @@ impl Source for ManifestFolder {
                             // Only the first look compares with what an earlier run published.
                             context.published = Arc::new(BTreeMap::new());
                             has_listed = true;
+                            context.workloads.workloads.replace(folder.workloads());
                             context.events.send_all(events).await?;
+                            if let Some(Takeover { epoch, .. }) = takeover {
+                                context.events.send(SourceEvent::TakenOver { epoch }).await?;
+                            }
                             Look::Taken
                         }
-                        Err(error) => Look::Accident(error.into()),
+                        Err(error) => {
+                            rollouts.restore(takeover);
+                            Look::Accident(error.into())
+                        }
                     }
                 }
                 other => other,
@@ -259,13 +294,14 @@ impl Source for ManifestFolder {
                     }
                 }
             }
-            tokio::select! {
-                () = watch.changed(self.settings.quiet, QUIET_MAX) => {}
-                () = changed(&mut self.nodes) => {}
-                _ = rescan.tick() => {}
-                () = tokio::time::sleep(RETRY_INTERVAL), if recovery.is_some() => {}
+            is_scan = tokio::select! {
+                () = watch.changed(self.settings.quiet, QUIET_MAX) => true,
+                () = changed(&mut self.nodes) => true,
+                _ = rescan.tick() => true,
+                () = rollouts.due(&folder), if recovery.is_none() => false,
+                () = tokio::time::sleep(RETRY_INTERVAL), if recovery.is_some() => true,
                 () = context.stop.cancelled() => return Ok(()),
-            }
+            };
         }
     }
 }
@@ -273,7 +309,7 @@ impl Source for ManifestFolder {
 /// What came of a look at the folder.
 enum Look {
     /// The files are in order, and are to be taken in.
-    Settled(Scan),
+    Settled(Option<Scan>),
     /// The files are taken in.
     Taken,
     /// After an accident files have come back, and more may follow.

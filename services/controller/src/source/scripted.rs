@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::manifest::ManifestUids;
 use super::{
-    KnownObjects, PublishedObjects, Source, SourceContext, SourceError, SourceEvent,
-    SourceEventSender, SourceKind, SourceStateSender, SourceStates, UidAssignment, Wanted,
+    KnownObjects, NoReports, PublishedObjects, SharedWorkloads, Source, SourceContext, SourceError,
+    SourceEvent, SourceEventSender, SourceKind, SourceStateSender, SourceStates, UidAssignment,
+    Wanted, WorkloadContext, WriterRole,
 };
 use crate::interest::SharedInterest;
 use crate::metrics::ControllerMetrics;
@@ -75,7 +76,9 @@ impl ScriptedSource {
                 let _ = self.known.delete(key.clone(), Default::default());
                 vec![SourceEvent::Delete { key, uid, cause }]
             }
-            SourceEvent::Init | SourceEvent::Notice(_) => vec![event],
+            SourceEvent::Init | SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => {
+                vec![event]
+            }
         }
     }
 }
@@ -132,9 +135,21 @@ impl SourceContext {
         Self {
             published: Arc::new(published),
             wanted: Wanted::new(SharedInterest::default(), watch::channel(0).1),
+            workloads: WorkloadContext::detached(),
             events: SourceEventSender::new(events, stop.clone(), states.clone()),
             states,
             stop: stop.clone(),
+        }
+    }
+}
+
+impl WorkloadContext {
+    /// The context where no node reports and another controller writes.
+    pub(crate) fn detached() -> Self {
+        Self {
+            reports: Arc::new(NoReports),
+            workloads: SharedWorkloads::default(),
+            role: watch::channel(WriterRole::Standby).1,
         }
     }
 }

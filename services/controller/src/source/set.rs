@@ -15,7 +15,7 @@ use super::events::deliver;
 use super::{
     Notice, NoticeKind, PublishedObjects, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError,
     SourceEvent, SourceEventSender, SourceKind, SourceState, SourceStateSender, UidAssignment,
-    Wanted,
+    Wanted, WorkloadContext,
 };
 
 /// All sources of a controller.
@@ -32,6 +32,7 @@ pub(crate) struct SourceSet {
 pub(crate) struct SetContext {
     pub(crate) published: Arc<dyn PublishedObjects>,
     pub(crate) wanted: Wanted,
+    pub(crate) workloads: WorkloadContext,
     pub(crate) events: mpsc::Sender<SourceEvent>,
     pub(crate) states: SourceStateSender,
     pub(crate) stop: CancellationToken,
@@ -51,6 +52,11 @@ impl SourceSet {
     /// Whether some source wants ended pods to be removed.
     pub(crate) fn wants_removals(&self) -> bool {
         self.sources.iter().any(|source| source.wants_removals())
+    }
+
+    /// How many sources decide by what is published.
+    pub(crate) fn deciding(&self) -> usize {
+        self.sources.iter().filter(|source| source.decides_by_published()).count()
     }
 
     /// Runs all sources until `context.stop`, or until one fails. Without sources it waits.
@@ -83,11 +89,12 @@ impl SourceSet {
 
 /// Runs a source; a failure becomes its state.
 async fn run_one(source: Box<dyn Source>, context: SetContext) -> Result<(), SourceError> {
-    let SetContext { published, wanted, events, states, stop } = context;
+    let SetContext { published, wanted, workloads, events, states, stop } = context;
     let states = states.of(source.kind());
     states.set("", SourceState::Listing);
     let events = SourceEventSender::new(events, stop.clone(), states.clone());
-    let context = SourceContext { published, wanted, events, states: states.clone(), stop };
+    let context =
+        SourceContext { published, wanted, workloads, events, states: states.clone(), stop };
     match source.run(context).await {
         Err(error) if error.is_stop() => Ok(()),
         Err(error) => {
@@ -185,7 +192,7 @@ impl Merge {
                 self.members[from].has_listed = true;
                 return None;
             }
-            SourceEvent::Notice(_) => {}
+            SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => {}
             SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
                 let key = object.key();
                 if *self.owners.entry(key.clone()).or_insert(from) != from {

@@ -11,15 +11,18 @@ use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::fill_in;
 use headwater_object::identify;
 use headwater_object::payload::canonical;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::entry::{Content, Entry, EntryId, ManifestObject, PodNode};
 use super::fit::NodeTraits;
 use super::placement::{Floating, place};
-use super::workload::Workload;
+use super::unfolding::unfold;
+use super::workload::{WORKLOAD_ANNOTATION, Workload};
 use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
-use crate::source::{Notice, NoticeKind};
+use crate::source::workloads::WorkloadState;
+use crate::source::{Notice, NoticeKind, PodReports};
 
 /// The most objects of a folder: ten times what Kubernetes supports pods on a thousand nodes, and
 /// a bound for a folder that is not meant.
@@ -32,6 +35,12 @@ pub(crate) struct Description {
     pub(crate) objects: BTreeMap<ResourceKey, DescribedObject>,
     /// Messages about it.
     pub(crate) notices: Vec<Notice>,
+    /// The workloads, in the order of their files.
+    pub(crate) workloads: Vec<WorkloadState>,
+    /// The pods whose reports may change what is described next.
+    pub(crate) waiting: BTreeSet<ResourceKey>,
+    /// When something else may be described although nothing changed.
+    pub(crate) next: Option<Timestamp>,
     /// The kinds that are counted only, by group and kind.
     pub(crate) other_kinds: BTreeMap<(String, String), OtherKind>,
 }
@@ -47,6 +56,8 @@ pub(crate) struct DescribedObject {
     pub(crate) placed: Option<NodeName>,
     /// Its place.
     pub(crate) origin: Origin,
+    /// The workload that it is a pod of.
+    pub(crate) workload: Option<Arc<str>>,
 }
 
 impl DescribedObject {
@@ -81,11 +92,24 @@ pub(crate) struct OtherKind {
 /// What the objects were before: the last description, or what an earlier run published.
 pub(crate) type Past<'a> = dyn Fn(&ResourceKey) -> Option<Value> + 'a;
 
+/// What rollouts depend on.
+pub(crate) struct RolloutInputs<'a> {
+    /// The pods that are published, by namespace and [`WORKLOAD_ANNOTATION`].
+    pub(crate) members: &'a Members,
+    /// What the nodes report.
+    pub(crate) reports: &'a dyn PodReports,
+    pub(crate) now: Timestamp,
+}
+
+/// The published pods of each workload, by namespace and [`WORKLOAD_ANNOTATION`].
+pub(crate) type Members = HashMap<(String, Arc<str>), Vec<ResourceKey>>;
+
 /// Describes what `files` hold, in the order of their paths.
 pub(crate) fn describe<'a>(
     files: impl Iterator<Item = (&'a Path, &'a [Entry])>,
     node_names: &BTreeSet<NodeName>,
     past: &Past<'_>,
+    inputs: &RolloutInputs<'_>,
 ) -> Description {
     let mut builder = Builder::default();
     let mut restored = Vec::new();
@@ -102,11 +126,14 @@ pub(crate) fn describe<'a>(
     for (id, object, origin) in restored {
         // The present content of a file takes precedence over that of an earlier run.
         if !builder.seen.contains_key(id) {
-            builder.insert(id, object, origin);
+            let pod = || object.payload.value();
+            let workload =
+                Some(id).filter(|id| id.kind() == "Pod").and_then(|_| workload_of(&pod()));
+            builder.insert(id, object, origin, workload);
         }
     }
     let nodes = builder.nodes(node_names);
-    builder.expand(&nodes);
+    builder.unfold(&nodes, past, inputs);
     builder.place(&nodes, past);
     builder.description
 }
@@ -140,14 +167,20 @@ impl<'a> Builder<'a> {
         }
         self.seen.insert(&entry.id, origin.clone());
         match &entry.content {
-            Content::Object(object) => self.insert(&entry.id, object, origin),
+            Content::Object(object) => self.insert(&entry.id, object, origin, None),
             Content::Workload(workload) => self.workloads.push((workload, origin)),
             Content::Other | Content::Restored(_) => {}
         }
     }
 
     /// Takes up an object, unless its key is taken.
-    fn insert(&mut self, id: &EntryId, object: &ManifestObject, origin: Origin) {
+    fn insert(
+        &mut self,
+        id: &EntryId,
+        object: &ManifestObject,
+        origin: Origin,
+        workload: Option<Arc<str>>,
+    ) {
         let EntryId::Object { key, .. } = id else { return };
         let ManifestObject { payload, node } = object;
         self.description.objects.entry(key.clone()).or_insert_with(|| DescribedObject {
@@ -155,6 +188,7 @@ impl<'a> Builder<'a> {
             named: node.clone(),
             placed: None,
             origin,
+            workload,
         });
     }
 
@@ -174,13 +208,21 @@ impl<'a> Builder<'a> {
             .collect()
     }
 
-    fn expand(&mut self, nodes: &BTreeMap<NodeName, NodeTraits>) {
+    /// Adds the pods that each workload has next.
+    fn unfold(
+        &mut self,
+        nodes: &BTreeMap<NodeName, NodeTraits>,
+        past: &Past<'_>,
+        inputs: &RolloutInputs<'_>,
+    ) {
         for (workload, origin) in std::mem::take(&mut self.workloads) {
-            let fitting = |pod: &Value| {
-                let fits = nodes.values().filter(|node| node.fits_daemon(pod));
-                fits.map(|node| node.name.clone()).collect()
-            };
-            for mut value in workload.expand(fitting) {
+            let unfolded = unfold(workload, nodes, past, inputs);
+            self.description.waiting.extend(unfolded.waiting);
+            let times = self.description.next.into_iter().chain(unfolded.next);
+            self.description.next = times.min();
+            self.description.workloads.push(unfolded.state);
+            let reference: Arc<str> = workload.reference().into();
+            for mut value in unfolded.objects {
                 let Ok((object_type, key)) = identify(&value) else { continue };
                 if self.description.objects.len() >= OBJECTS_MAX {
                     let text = format!("more than {OBJECTS_MAX} objects: the rest is left out");
@@ -203,7 +245,8 @@ impl<'a> Builder<'a> {
                 }
                 let payload = self.packer.pack(object_type.name, &canonical(&value));
                 let (named, origin) = (PodNode::of(object_type, &value), origin.clone());
-                let described = DescribedObject { payload, named, placed: None, origin };
+                let workload = Some(reference.clone()).filter(|_| key.kind() == "pod");
+                let described = DescribedObject { payload, named, placed: None, origin, workload };
                 self.description.objects.insert(key, described);
             }
         }
@@ -267,6 +310,11 @@ impl<'a> Builder<'a> {
         let file = Some(file.to_path_buf());
         self.description.notices.push(Notice { file, line: Some(line), kind, text });
     }
+}
+
+/// The workload that a published pod belongs to.
+pub(crate) fn workload_of(pod: &Value) -> Option<Arc<str>> {
+    pod["metadata"]["annotations"][WORKLOAD_ANNOTATION].as_str().map(Arc::from)
 }
 
 fn floating_pod<'a>(key: &'a ResourceKey, pod: &Value, past: &Past<'_>) -> Floating<'a> {

@@ -12,6 +12,7 @@ use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use serde_json::Value;
 
+use super::origin::remove_workload;
 use super::parse::{DocumentText, Finding, parse};
 use super::validation::{Doubt, Validation, doubts, kind_doubt};
 use super::workload::Workload;
@@ -182,6 +183,11 @@ impl Entries {
                 self.find_doubts(place, &id, all, validation);
                 // Nothing else is reported of a mistyped kind.
                 if !is_refused && !is_mistyped {
+                    if let Content::Workload(workload) = &content {
+                        for text in workload.doubts() {
+                            self.find(place, NoticeKind::Doubtful, text);
+                        }
+                    }
                     self.entries.push(Entry { line: place.line, id, content });
                 }
             }
@@ -330,7 +336,8 @@ fn without_history(mut object: Value) -> Value {
 fn content(value: Value, shared: &mut SharedContent) -> Result<(EntryId, Content), String> {
     match headwater_object::identify(&value) {
         Ok((object_type, _)) => {
-            let value = without_history(value);
+            let mut value = without_history(value);
+            remove_workload(&mut value);
             let node = PodNode::of(object_type, &value);
             let object = Object::from_value(value).map_err(|error| error_chain(&error))?;
             let id = EntryId::Object { kind: object_type.kind, key: object.key().clone() };

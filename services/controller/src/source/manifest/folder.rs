@@ -1,7 +1,7 @@
 //! The folder's state: turns one look at the files after another into events.
 //!
 //! Pure but for its arguments: the scan, the nodes, what was published, and identities (UIDs and
-//! times). A file that does not read leaves what it described before in place; so does a folder
+//! times), and what the nodes report of pods. A file that does not read leaves what it described before in place; so does a folder
 //! that cannot be looked into, and a mount that is gone, also at the first look after a restart.
 //! Looking twice at the same files says nothing.
 
@@ -9,6 +9,7 @@ mod mounts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::payload::same_payload;
@@ -19,7 +20,9 @@ use serde_json::{Map, Value};
 
 use self::mounts::Mounts;
 use super::ManifestError;
-use super::description::{DescribedObject, Description, describe};
+use super::description::{
+    DescribedObject, Description, Members, RolloutInputs, describe, workload_of,
+};
 use super::entry::{Entries, Entry, SharedContent};
 use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
 use super::parse::Finding;
@@ -27,7 +30,10 @@ use super::scan::Scan;
 use super::validation::Validation;
 use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
-use crate::source::{Cause, Notice, NoticeKind, PublishedObjects, SourceEvent, SourceKind};
+use crate::source::workloads::WorkloadState;
+use crate::source::{
+    Cause, NoReports, Notice, NoticeKind, PodReports, PublishedObjects, SourceEvent, SourceKind,
+};
 
 /// The identity of a new object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,29 @@ pub struct Folder {
     sent_notices: BTreeSet<Notice>,
     reported_kinds: BTreeSet<(String, String)>,
     is_first_look: bool,
+    /// What the last scan did not look at.
+    skipped: Vec<Notice>,
+    /// The pods whose reports may change what is described next.
+    waiting: BTreeSet<ResourceKey>,
+    /// When something else may be described although nothing changed.
+    next_look: Option<Timestamp>,
+    /// The workloads as they were unfolded last.
+    workloads: Arc<Vec<WorkloadState>>,
+}
+
+/// What surrounds a folder at a look.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    /// The nodes that pods are spread over.
+    pub(crate) nodes: &'a BTreeSet<NodeName>,
+    /// What is published. Only the first look reads it, and a takeover.
+    pub(crate) published: &'a dyn PublishedObjects,
+    /// Whether another controller published it since the last look.
+    pub(crate) is_takeover: bool,
+    /// What the nodes report of pods.
+    pub(crate) reports: &'a dyn PodReports,
+    /// The time.
+    pub(crate) now: Timestamp,
 }
 
 /// An object as it was sent.
@@ -68,6 +97,8 @@ struct SentObject {
     payload: PackedPayload,
     /// What it was made of, so that one that is described as before is not made again.
     ingredients: blake3::Hash,
+    /// The workload that it is a pod of.
+    workload: Option<Arc<str>>,
 }
 
 /// The differences of one look to the one before.
@@ -106,6 +137,10 @@ impl Folder {
             sent_notices: BTreeSet::new(),
             reported_kinds: BTreeSet::new(),
             is_first_look: true,
+            skipped: Vec::new(),
+            waiting: BTreeSet::new(),
+            next_look: None,
+            workloads: Arc::default(),
         }
     }
 
@@ -122,39 +157,110 @@ impl Folder {
         self.sent_notices.iter()
     }
 
-    /// Takes in a look at the files. The first answers with a complete list.
+    /// Takes in a look at the files where no node reports anything. The first answers with a complete
+    /// list.
     ///
     /// # Errors
     /// When the folder is emptied or replaced: nothing is taken in. A later look may be in order again.
     pub fn update(
         &mut self,
-        mut scan: Scan,
+        scan: Scan,
         nodes: &BTreeSet<NodeName>,
         published: &dyn PublishedObjects,
         identities: &mut dyn FnMut() -> ObjectIdentity,
     ) -> Result<Vec<SourceEvent>, ManifestError> {
+        let now = Timestamp::UNIX_EPOCH;
+        let reports = &NoReports;
+        let around = Surroundings { nodes, published, is_takeover: false, reports, now };
+        self.look(scan, &around, identities)
+    }
+
+    /// Takes in a look at the files. The first answers with a complete list.
+    ///
+    /// # Errors
+    /// As [`Folder::update`].
+    pub(crate) fn look(
+        &mut self,
+        mut scan: Scan,
+        around: &Surroundings<'_>,
+        identities: &mut dyn FnMut() -> ObjectIdentity,
+    ) -> Result<Vec<SourceEvent>, ManifestError> {
+        let Surroundings { nodes, published, .. } = *around;
         self.refuse_what_looks_like_an_accident(&scan, published)?;
         self.device = Some(scan.device);
         self.hide_missing_mounts(&mut scan, published);
         let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
-        self.nodes.clone_from(nodes);
-        let mut events = Vec::new();
-        if self.is_first_look || is_changed {
-            let description = {
-                let past = |key: &ResourceKey| match self.objects.get(key) {
-                    Some(object) => Some(object.payload.value()),
-                    None if self.is_first_look => published.get(key).map(|object| object.value()),
-                    None => None,
-                };
-                let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
-                describe(files, nodes, &past)
-            };
-            self.take_description(description, published, identities, &mut events);
+        self.skipped = scan.skipped;
+        let is_due = !self.waiting.is_empty()
+            || self.next_look.is_some_and(|at| at <= around.now)
+            || around.is_takeover;
+        if self.is_first_look || is_changed || is_due {
+            return Ok(self.describe(around, identities));
         }
-        let now = self.described_notices.iter().cloned().chain(scan.skipped).collect();
-        self.send_notices(now, &mut events);
-        self.is_first_look = false;
+        let mut events = Vec::new();
+        self.send_notices(&mut events);
         Ok(events)
+    }
+
+    /// The pods whose reports may change what is described next.
+    pub(crate) fn waiting(&self) -> &BTreeSet<ResourceKey> {
+        &self.waiting
+    }
+
+    /// When something else may be described although nothing changed.
+    pub(crate) fn next_look(&self) -> Option<Timestamp> {
+        self.next_look
+    }
+
+    /// The workloads as they were unfolded last.
+    pub(crate) fn workloads(&self) -> Arc<Vec<WorkloadState>> {
+        self.workloads.clone()
+    }
+
+    /// Describes the files as they were read last, in other surroundings.
+    pub(crate) fn describe(
+        &mut self,
+        around: &Surroundings<'_>,
+        identities: &mut dyn FnMut() -> ObjectIdentity,
+    ) -> Vec<SourceEvent> {
+        let Surroundings { nodes, published, is_takeover, reports, now } = *around;
+        self.nodes.clone_from(nodes);
+        let is_compared = self.is_first_look || is_takeover;
+        let mut description = {
+            let sent = |key: &ResourceKey| Some(self.objects.get(key)?.payload.value());
+            let earlier = |key: &ResourceKey| Some(published.get(key)?.value());
+            let past = |key: &ResourceKey| match (is_takeover, is_compared) {
+                // What another controller published since is newer than what this one sent. A pod
+                // that it removed is gone.
+                (true, _) if is_pod(key) => earlier(key),
+                (true, _) => earlier(key).or_else(|| sent(key)),
+                (false, true) => sent(key).or_else(|| earlier(key)),
+                (false, false) => sent(key),
+            };
+            let members = if is_compared { members_of(published) } else { self.members() };
+            let inputs = RolloutInputs { members: &members, reports, now };
+            let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
+            describe(files, nodes, &past, &inputs)
+        };
+        self.waiting = std::mem::take(&mut description.waiting);
+        self.next_look = description.next;
+        self.workloads = Arc::new(std::mem::take(&mut description.workloads));
+        let mut events = Vec::new();
+        self.take_description(description, published, identities, &mut events);
+        self.send_notices(&mut events);
+        self.is_first_look = false;
+        events
+    }
+
+    /// The pods of each workload, as they were sent.
+    fn members(&self) -> Members {
+        let mut members = Members::new();
+        for (key, object) in &self.objects {
+            if let Some(workload) = &object.workload {
+                add_member(&mut members, key, workload.clone());
+            }
+        }
+        members
     }
 
     fn refuse_what_looks_like_an_accident(
@@ -279,7 +385,9 @@ impl Folder {
             match finish(&key, &described, mount, past.as_ref(), identities) {
                 Ok(object) => {
                     let payload = self.packer.pack(object.object_type().name, object.payload());
-                    self.objects.insert(key.clone(), SentObject { payload, ingredients });
+                    let workload = described.workload.clone();
+                    let sent_now = SentObject { payload, ingredients, workload };
+                    self.objects.insert(key.clone(), sent_now);
                     differences.add(key, sent, object);
                 }
                 Err(error) => {
@@ -302,7 +410,9 @@ impl Folder {
     }
 
     /// Sends the notices that were not sent before, and one for each trouble that is repaired.
-    fn send_notices(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
+    fn send_notices(&mut self, events: &mut Vec<SourceEvent>) {
+        let notices: BTreeSet<Notice> =
+            self.described_notices.iter().chain(&self.skipped).cloned().collect();
         let new = notices.difference(&self.sent_notices).cloned();
         events.extend(new.map(SourceEvent::Notice));
         let gone = self.sent_notices.difference(&notices).filter(|gone| gone.is_trouble());
@@ -401,6 +511,23 @@ impl File {
         }
         Self { content, entries: read.entries, findings: read.findings }
     }
+}
+
+/// The published pods of each workload.
+fn members_of(published: &dyn PublishedObjects) -> Members {
+    let mut members = Members::new();
+    for key in published.keys().into_iter().filter(is_pod) {
+        let workload = published.get(&key).and_then(|pod| workload_of(&pod.value()));
+        if let Some(workload) = workload {
+            add_member(&mut members, &key, workload);
+        }
+    }
+    members
+}
+
+fn add_member(members: &mut Members, pod: &ResourceKey, workload: Arc<str>) {
+    let namespace = pod.namespace().unwrap_or_default().to_owned();
+    members.entry((namespace, workload)).or_default().push(pod.clone());
 }
 
 /// How many objects an earlier run published from manifests.

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use super::workload::{JOB_FAILED_ANNOTATION, TEMPLATE_ANNOTATION, WORKLOAD_ANNOTATION};
+
 /// The annotation: the path of the file, relative to the folder.
 pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
 
@@ -23,5 +25,16 @@ pub(crate) fn remove_origin(object: &mut Value) {
     if let Some(annotations) = annotations {
         annotations.remove(MANIFEST_ANNOTATION);
         annotations.remove(MOUNT_ANNOTATION);
+    }
+}
+
+/// Removes the annotations by which a pod belongs to a workload, as of a pod that was copied out of
+/// Headwater.
+pub(crate) fn remove_workload(object: &mut Value) {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        for annotation in [WORKLOAD_ANNOTATION, TEMPLATE_ANNOTATION, JOB_FAILED_ANNOTATION] {
+            annotations.remove(annotation);
+        }
     }
 }

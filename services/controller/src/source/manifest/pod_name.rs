@@ -26,6 +26,20 @@ pub(crate) fn pod_name(owner: &str, drawn_from: &[u8]) -> String {
     base + &letters(drawn_from, SUFFIX_LETTERS)
 }
 
+/// Whether `text` has the form of a template hash.
+pub(crate) fn is_template_hash(text: &str) -> bool {
+    are_letters(text, HASH_LETTERS)
+}
+
+/// Whether `text` has the form of the drawn end of a name.
+pub(crate) fn is_suffix(text: &str) -> bool {
+    are_letters(text, SUFFIX_LETTERS)
+}
+
+fn are_letters(text: &str, count: usize) -> bool {
+    text.len() == count && text.bytes().all(|byte| ALPHABET.contains(&byte))
+}
+
 fn letters(of: &[u8], count: usize) -> String {
     let digest = blake3::hash(of);
     digest.as_bytes().iter().take(count).map(|byte| char::from(letter(*byte))).collect()

@@ -54,6 +54,7 @@ impl Running {
             let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
             match event.expect("in time").expect("the source goes on") {
                 SourceEvent::Notice(notice) => eprintln!("{notice}"),
+                SourceEvent::TakenOver { epoch } => return format!("taken over {epoch}"),
                 SourceEvent::Init => return "init".to_owned(),
                 SourceEvent::InitDone => return "done".to_owned(),
                 SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {

@@ -1,10 +1,11 @@
 //! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet and Job, and
 //! the pods that they stand for.
 //!
-//! A workload expands to its number of pods under names that depend on nothing but its content, so
-//! that reading it again changes nothing. A changed template brings other pods: under new names
-//! where a cluster draws names at random, under the old names and with a new revision label (by
-//! which they get new UIDs) for the ordinals of a StatefulSet.
+//! A workload makes its pods under names that depend on nothing but its content, so that reading it
+//! again changes nothing. A changed template makes other pods: under new names where a cluster draws
+//! names at random, under the old names and with a new revision label (by which they get new UIDs) for
+//! the ordinals of a StatefulSet. Which pods there are at a time is the decision of its
+//! [`rollout`](super::rollout).
 
 use std::collections::HashSet;
 
@@ -14,7 +15,17 @@ use headwater_object::payload::canonical;
 use headwater_object::{Object, ObjectError};
 use serde_json::{Map, Value, json};
 
-use super::pod_name::{pod_name, template_hash};
+use super::pod_name::{is_suffix, is_template_hash, pod_name, template_hash};
+use super::rollout::{Rule, RuleError};
+
+/// The annotation of a pod that a workload made: `KIND/NAME` of the workload, in its own namespace.
+pub(crate) const WORKLOAD_ANNOTATION: &str = "headwater/workload";
+
+/// The annotation of a pod whose Job failed while it ran: the reason.
+pub(crate) const JOB_FAILED_ANNOTATION: &str = "headwater/job-failed";
+
+/// The annotation of a pod that a workload made: the hash of the template that it was made of.
+pub(crate) const TEMPLATE_ANNOTATION: &str = "headwater/pod-template";
 
 /// The most pods of one workload: more than a cluster of the size Kubernetes supports would run
 /// of it on edge nodes, and a bound for a number typed wrong.
@@ -42,9 +53,11 @@ pub(crate) struct Workload {
     scheme: Scheme,
     namespace: String,
     name: String,
-    /// How many pods; a DaemonSet has as many as nodes fit.
-    count: u64,
+    /// The rule of its rollout.
+    rule: Rule,
     first_ordinal: u64,
+    /// The document, without what a cluster wrote into it.
+    manifest: Value,
     /// The pod, without name and node.
     template: Value,
     template_hash: String,
@@ -64,6 +77,9 @@ pub(crate) enum WorkloadError {
     /// A number is none.
     #[error("{kind} {name:?}: spec.{field} is {found}, want a number from 0 to {REPLICAS_MAX}")]
     Count { kind: String, name: String, field: &'static str, found: Value },
+    /// A field that its rollout follows cannot be used.
+    #[error("{kind} {name:?}")]
+    Rule { kind: String, name: String, source: RuleError },
     /// There is no pod template.
     #[error("{kind} {name:?}: it has no spec.template with containers")]
     NoTemplate { kind: String, name: String },
@@ -135,13 +151,17 @@ impl Workload {
                 }),
             },
         };
-        let count = match scheme {
-            Scheme::Job if spec["suspend"] == Value::Bool(true) => 0,
-            // The source does not see that a pod completes, so all pods run at once.
-            Scheme::Job => number("completions")?.or(number("parallelism")?).unwrap_or(1),
-            Scheme::DaemonSet => 0,
-            _ => number("replicas")?.unwrap_or(1),
+        let rule = match scheme {
+            Scheme::Deployment => Rule::deployment(spec, number("replicas")?.unwrap_or(1)),
+            Scheme::Replicas => Ok(Rule::replicas(number("replicas")?.unwrap_or(1))),
+            Scheme::StatefulSet => Rule::stateful_set(spec, number("replicas")?.unwrap_or(1)),
+            Scheme::DaemonSet => Rule::daemon_set(spec),
+            Scheme::Job => Rule::job(spec, number("completions")?, number("parallelism")?),
         };
+        let rule = rule.map_err(|source| {
+            let (kind, name) = (kind.clone(), name.clone());
+            WorkloadError::Rule { kind, name, source }
+        })?;
         let claim_templates = match scheme {
             Scheme::StatefulSet => spec["volumeClaimTemplates"].as_array().cloned(),
             _ => None,
@@ -149,7 +169,8 @@ impl Workload {
         let workload = Self {
             scheme,
             namespace: namespace.to_owned(),
-            count,
+            rule,
+            manifest: value.clone(),
             first_ordinal: spec["ordinals"]["start"].as_u64().unwrap_or(0),
             template_hash: template_hash(&canonical(template)),
             template: template.clone(),
@@ -168,27 +189,112 @@ impl Workload {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// The claims and pods that it unfolds to, the claims first.
-    ///
-    /// `fitting` gives the nodes that a pod of a DaemonSet may run on.
-    pub(crate) fn expand(&self, fitting: impl FnOnce(&Value) -> Vec<NodeName>) -> Vec<Value> {
+    /// Fields of a Job that Kubernetes follows and that have no effect here.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        if self.scheme != Scheme::Job {
+            return Vec::new();
+        }
+        let spec = &self.manifest["spec"];
+        let mut doubts = Vec::new();
+        if spec["completionMode"] == "Indexed" {
+            doubts.push(format!(
+                "Job {:?}: spec.completionMode Indexed is taken as NonIndexed: its pods get no \
+                 completion index",
+                self.name
+            ));
+        }
+        for field in ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex"] {
+            if !spec[field].is_null() {
+                doubts.push(format!("Job {:?}: spec.{field} has no effect here", self.name));
+            }
+        }
+        doubts
+    }
+
+    /// The namespace of the workload and its pods.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// `KIND/NAME`, as its pods carry it.
+    pub(crate) fn reference(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// The kind, as in manifests.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rule of its rollout.
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The document.
+    pub(crate) fn manifest(&self) -> &Value {
+        &self.manifest
+    }
+
+    /// Whether its pods name the nodes that the workload chose.
+    pub(crate) fn names_nodes(&self) -> bool {
+        self.scheme == Scheme::DaemonSet
+    }
+
+    /// A pod that decides which nodes fit.
+    pub(crate) fn sample(&self) -> Value {
+        self.pod("sample", None)
+    }
+
+    /// Whether `pod`, which is published, was made of the present template. A pod of an earlier version
+    /// of this program carries the hash in a label, or nowhere.
+    pub(crate) fn is_current(&self, pod: &Value) -> bool {
+        let metadata = &pod["metadata"];
+        let labels = &metadata["labels"];
+        let hashes = [
+            &metadata["annotations"][TEMPLATE_ANNOTATION],
+            &labels["pod-template-hash"],
+            &labels["controller-revision-hash"],
+        ];
+        let hash = hashes.into_iter().find_map(Value::as_str);
+        hash.is_none_or(|hash| hash == self.template_hash)
+    }
+
+    /// Whether a pod of this name may have been made by this workload.
+    pub(crate) fn may_have_made(&self, pod: &str) -> bool {
+        let Some(end) = pod.strip_prefix(&*self.name).and_then(|end| end.strip_prefix('-')) else {
+            return false;
+        };
+        match self.scheme {
+            Scheme::StatefulSet => end.bytes().all(|byte| byte.is_ascii_digit()),
+            Scheme::Deployment => end
+                .split_once('-')
+                .is_some_and(|(hash, end)| is_template_hash(hash) && is_suffix(end)),
+            Scheme::Replicas | Scheme::Job | Scheme::DaemonSet => is_suffix(end),
+        }
+    }
+
+    /// The names of its pods, each once: of the slots in order, or of the pods on `nodes`.
+    pub(crate) fn pod_names<'a>(
+        &'a self,
+        nodes: &'a [NodeName],
+    ) -> Box<dyn Iterator<Item = String> + 'a> {
         let mut taken = HashSet::new();
         match self.scheme {
-            Scheme::DaemonSet => fitting(&self.pod("sample", None))
-                .into_iter()
-                .map(|node| self.pod(&self.drawn_name(node.as_str(), &mut taken), Some(&node)))
-                .collect(),
-            Scheme::StatefulSet => (0..self.count)
-                .flat_map(|at| {
-                    let name = format!("{}-{}", self.name, self.first_ordinal.saturating_add(at));
-                    let mut objects = self.claims(&name);
-                    objects.push(self.pod(&name, None));
-                    objects
-                })
-                .collect(),
-            Scheme::Deployment | Scheme::Replicas | Scheme::Job => (0..self.count)
-                .map(|at| self.pod(&self.drawn_name(&at.to_string(), &mut taken), None))
-                .collect(),
+            Scheme::DaemonSet => {
+                Box::new(nodes.iter().map(move |node| self.drawn_name(node.as_str(), &mut taken)))
+            }
+            Scheme::StatefulSet => Box::new(
+                (self.first_ordinal..).map(move |ordinal| format!("{}-{ordinal}", self.name)),
+            ),
+            Scheme::Deployment | Scheme::Replicas | Scheme::Job => {
+                Box::new((0_u64..).map(move |at| self.drawn_name(&at.to_string(), &mut taken)))
+            }
         }
     }
 
@@ -210,7 +316,8 @@ impl Workload {
         }
     }
 
-    fn pod(&self, name: &str, node: Option<&NodeName>) -> Value {
+    /// The pod of this name, on `node` where the workload chooses nodes.
+    pub(crate) fn pod(&self, name: &str, node: Option<&NodeName>) -> Value {
         let mut spec = self.template["spec"].clone();
         let mut metadata = Map::new();
         for field in ["labels", "annotations"] {
@@ -224,7 +331,13 @@ impl Workload {
         if let Some(labels) = labels.as_object_mut() {
             labels.extend(self.labels(name));
         }
-        if let Some(node) = node {
+        let annotations =
+            metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(WORKLOAD_ANNOTATION.to_owned(), self.reference().into());
+            annotations.insert(TEMPLATE_ANNOTATION.to_owned(), self.template_hash.as_str().into());
+        }
+        if let Some(node) = node.filter(|_| self.names_nodes()) {
             spec["nodeName"] = node.as_str().into();
         }
         if self.scheme == Scheme::StatefulSet {
@@ -273,7 +386,8 @@ impl Workload {
         spec["volumes"] = Value::Array(volumes);
     }
 
-    fn claims(&self, pod: &str) -> Vec<Value> {
+    /// The claims of the pod of this name.
+    pub(crate) fn claims(&self, pod: &str) -> Vec<Value> {
         let make = |template: &Value| {
             let name = template["metadata"]["name"].as_str()?;
             let mut claim = template.clone();

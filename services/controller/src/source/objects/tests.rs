@@ -90,6 +90,7 @@ fn text(event: SourceEvent) -> String {
             format!("+{}{}", object.key(), intended.unwrap_or_default())
         }
         SourceEvent::Delete { key, .. } => format!("-{key}"),
+        SourceEvent::TakenOver { .. } => panic!("the socket decides nothing"),
         SourceEvent::Notice(notice) => panic!("{notice}"),
     }
 }

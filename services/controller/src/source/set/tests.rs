@@ -32,6 +32,7 @@ impl Running {
         let metrics = ControllerMetrics::new(&Registry::new()).expect("a fresh registry");
         let stop = CancellationToken::new();
         let context = SetContext {
+            workloads: WorkloadContext::detached(),
             published: Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new()),
             wanted: Wanted::new(SharedInterest::default(), version),
             events: sender,
@@ -84,6 +85,7 @@ fn text(event: SourceEvent) -> String {
         SourceEvent::InitApply(object) => format!("list {}", object.uid()),
         SourceEvent::Apply(object, _) => format!("+{}", object.uid()),
         SourceEvent::Delete { uid, .. } => format!("-{uid}"),
+        SourceEvent::TakenOver { epoch } => format!("taken over {epoch}"),
         SourceEvent::Notice(notice) => notice.to_string(),
     }
 }

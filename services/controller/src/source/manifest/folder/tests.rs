@@ -1,9 +1,31 @@
 //! One scan after another: the notices, what stays in place, and what stops the source.
 
+mod rollouts;
+
 use serde_json::json;
 
 use super::*;
-use crate::source::PublishedObject;
+use crate::source::{PodReport, PublishedObject, ReportChanges};
+
+/// What the nodes report: the UID and status of each pod.
+#[derive(Clone, Debug, Default)]
+struct Reports(BTreeMap<ResourceKey, (String, Value)>);
+
+impl PodReports for Reports {
+    fn report(&self, key: &ResourceKey, pod: &Value) -> Option<PodReport> {
+        let (uid, status) = self.0.get(key)?;
+        let report = PodReport { status: status.clone(), is_node_reachable: true };
+        (pod["metadata"]["uid"] == **uid).then_some(report)
+    }
+
+    fn reported(&self, _: &str) -> BTreeSet<ResourceKey> {
+        self.0.keys().cloned().collect()
+    }
+
+    fn subscribe(&self) -> Box<dyn ReportChanges> {
+        NoReports.subscribe()
+    }
+}
 
 /// A folder whose files, nodes and past are written down, and identities counted.
 struct Story {
@@ -15,6 +37,8 @@ struct Story {
     nodes: BTreeSet<NodeName>,
     published: BTreeMap<ResourceKey, PublishedObject>,
     identities: u64,
+    reports: Reports,
+    now: Timestamp,
 }
 
 /// The events of a scan, as text, and its notices.
@@ -34,7 +58,32 @@ impl Story {
             nodes: ["a", "b"].into_iter().map(|node| node.parse().expect("ok")).collect(),
             published: BTreeMap::new(),
             identities: 0,
+            reports: Reports::default(),
+            now: Timestamp::UNIX_EPOCH,
         }
+    }
+
+    /// Every pod reports itself with this status.
+    fn report_all(&mut self, status: &Value) {
+        let pods = self.published.iter().filter(|(key, _)| is_pod(key));
+        let reports = pods.map(|(key, pod)| (key.clone(), (pod.uid.clone(), status.clone())));
+        self.reports = Reports(reports.collect());
+    }
+
+    /// Looks again and again, while every pod becomes Ready, until nothing changes.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.report_all(&ready());
+            if self.update().events.is_empty() {
+                return;
+            }
+        }
+        panic!("the folder does not settle");
+    }
+
+    fn pods(&self) -> BTreeMap<String, String> {
+        let pods = self.published.iter().filter(|(key, _)| is_pod(key));
+        pods.map(|(key, pod)| (key.name().to_owned(), pod.uid.clone())).collect()
     }
 
     fn write(&mut self, path: &'static str, text: impl Into<String>) {
@@ -57,7 +106,14 @@ impl Story {
             skipped: Vec::new(),
         };
         let identities = &mut self.identities;
-        let events = self.folder.update(scan, &self.nodes, &self.published, &mut || {
+        let around = Surroundings {
+            nodes: &self.nodes,
+            published: &self.published,
+            is_takeover: false,
+            reports: &self.reports,
+            now: self.now,
+        };
+        let events = self.folder.look(scan, &around, &mut || {
             *identities += 1;
             ObjectIdentity { uid: format!("u{identities}"), time: Timestamp::UNIX_EPOCH }
         })?;
@@ -72,7 +128,7 @@ impl Story {
                     self.published.remove(key);
                 }
                 SourceEvent::Init => self.published.clear(),
-                SourceEvent::InitDone | SourceEvent::Notice(_) => {}
+                SourceEvent::InitDone | SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => {}
             }
         }
         Ok(events)
@@ -83,6 +139,7 @@ impl Story {
         for event in self.try_update().expect("no accident") {
             match event {
                 SourceEvent::Notice(notice) => outcome.notices.push(notice.to_string()),
+                SourceEvent::TakenOver { .. } => {}
                 SourceEvent::Init => outcome.events.push("init".to_owned()),
                 SourceEvent::InitDone => outcome.events.push("done".to_owned()),
                 SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
@@ -160,7 +217,7 @@ fn a_restart_changes_nothing() {
     story.write("c.yaml", config_map("c", "1"));
     story.write("s.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n\
         spec: {replicas: 2, template: {spec: {nodeSelector: {kubernetes.io/os: linux}, containers: [{name: c}]}}}\n");
-    story.update();
+    story.settle();
     let before = story.published.clone();
     story.restart();
     let outcome = story.update();
@@ -203,7 +260,9 @@ fn a_changed_template_replaces_the_pods_of_a_deployment() {
     let old: BTreeSet<ResourceKey> = story.published.keys().cloned().collect();
     story.write("d.json", deployment("d", 2, "i:2"));
     let outcome = story.update();
-    assert_eq!(outcome.events.iter().map(|event| &event[..1]).collect::<String>(), "--++");
+    assert_eq!(outcome.events.iter().map(|event| &event[..1]).collect::<String>(), "+");
+    story.settle();
+    assert_eq!(story.published.len(), 2);
     assert!(story.published.keys().all(|key| !old.contains(key)));
     story.write("d.json", deployment("d", 3, "i:2"));
     assert_eq!(story.update().events.len(), 1, "one more");
@@ -216,9 +275,17 @@ fn a_changed_template_gives_the_pods_of_a_stateful_set_new_uids_under_the_old_na
     story.write("s.json", set("i:1"));
     story.update();
     let node = story.node_of("default/pod/s-0");
+    story.report_all(&ready());
     story.write("s.json", set("i:2"));
     assert_eq!(story.update().events, ["-default/pod/s-0 u1", "+default/pod/s-0 u2"]);
     assert_eq!(story.node_of("default/pod/s-0"), node, "and it stays where it was");
+}
+
+fn ready() -> Value {
+    json!({
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}],
+    })
 }
 
 #[test]

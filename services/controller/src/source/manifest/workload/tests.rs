@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
+use super::super::rollout::{LivePod, Phase, PodState, RolloutClock, RolloutContext};
 use super::*;
 
 fn workload(group: &str, kind: &str, spec: Value) -> Workload {
@@ -26,8 +29,44 @@ fn template(image: &str) -> Value {
     })
 }
 
+/// The claims and pods of a workload once it is rolled out, each claim before its pod.
 fn expand(workload: &Workload) -> Vec<Value> {
-    workload.expand(|_| vec!["n1".parse().expect("ok"), "n2".parse().expect("ok")])
+    let nodes = ["n1", "n2"].map(|node| node.parse().expect("ok"));
+    let mut live: Vec<LivePod> = Vec::new();
+    loop {
+        let rollout = workload.rule().roll(RolloutContext {
+            pods: &live,
+            is_leaving: &|| false,
+            nodes: &nodes,
+            names: &mut workload.pod_names(&nodes),
+            clock: &mut RolloutClock::new(Timestamp::UNIX_EPOCH),
+        });
+        if rollout.pods.len() == live.len() {
+            let objects = rollout.pods.iter().flat_map(|pod| {
+                let mut objects = workload.claims(&pod.name);
+                objects.push(workload.pod(&pod.name, pod.node.as_ref()));
+                objects
+            });
+            return objects.collect();
+        }
+        let is_job = workload.kind() == "Job";
+        live = rollout
+            .pods
+            .into_iter()
+            .map(|pod| LivePod {
+                name: pod.name,
+                node: pod.node,
+                is_current: true,
+                created: None,
+                ended: None,
+                state: PodState {
+                    phase: if is_job { Phase::Succeeded } else { Phase::Active },
+                    ready_since: Some(Timestamp::UNIX_EPOCH),
+                    ..PodState::default()
+                },
+            })
+            .collect();
+    }
 }
 
 fn names(objects: &[Value]) -> Vec<String> {
