@@ -85,6 +85,8 @@ pub struct Settings {
     pub resync: Duration,
     /// The runtime is compared with the machine this often.
     pub relist: Duration,
+    /// A claim that the node's view lacks for this time has left the node.
+    pub claim_hold: Duration,
     /// First wait between starts of a failing container.
     pub backoff_base: Duration,
     /// Longest such wait.
@@ -133,6 +135,8 @@ const REMOVE_WORKERS: usize = 5;
 const RESYNC: Duration = Duration::from_mins(1);
 /// The runtime sends a notice of every change; a relist finds lost ones.
 const RELIST: Duration = Duration::from_secs(10);
+/// A pod that is replaced takes its claims along until its successor comes, within seconds as a rule.
+const CLAIM_HOLD: Duration = Duration::from_secs(30);
 /// As a kubelet's CrashLoopBackOff.
 const BACKOFF_BASE: Duration = Duration::from_secs(10);
 /// As a kubelet's CrashLoopBackOff.
@@ -186,6 +190,7 @@ impl Default for Settings {
             remove_workers: REMOVE_WORKERS,
             resync: RESYNC,
             relist: RELIST,
+            claim_hold: CLAIM_HOLD,
             backoff_base: BACKOFF_BASE,
             backoff_cap: BACKOFF_CAP,
             node_check: NODE_CHECK,

@@ -8,6 +8,7 @@ use credentials::Credentials;
 use serde::{Deserialize, Serialize};
 
 mod argument_space;
+pub mod claim;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;

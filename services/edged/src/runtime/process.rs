@@ -13,13 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, StopRequest};
 use crate::config::{ProcessConfig, Settings};
+use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::disk::file_error::{FileError, blocking};
@@ -29,6 +32,7 @@ use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
 
 mod adoption;
+mod claims;
 mod command;
 mod launch;
 mod leftovers;
@@ -42,6 +46,7 @@ mod state;
 mod termination_file;
 mod volumes;
 
+use claims::ClaimDirectories;
 use rights::RightsPolicy;
 pub use rights::shared_rights;
 use secret_memory::SecretMemory;
@@ -81,6 +86,7 @@ impl ProcessRuntime {
         let paths = Paths::new(dir);
         let secrets = SecretMemory::open(paths.dir());
         let state = Arc::new(ProcessState {
+            claims: ClaimDirectories::new(paths.clone()),
             paths,
             shim: absolute_program(&config.shim),
             shim_env: config.shim_env.clone(),
@@ -172,8 +178,17 @@ impl Runtime for ProcessRuntime {
         let (state, pod, volumes) = (self.state.clone(), pod.uid.clone(), volumes.to_vec());
         let audience =
             if state.policy.own.can_separate { Audience::Users } else { Audience::Owner };
-        blocking(move || volumes::write(&state.paths, &state.secrets, &pod, &volumes, audience))
-            .await
+        blocking(move || {
+            let ProcessState { paths, claims, secrets, .. } = &*state;
+            volumes::write(paths, claims, secrets, &pod, &volumes, audience)
+        })
+        .await
+    }
+
+    async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
+        let (state, view) = (self.state.clone(), view.clone());
+        let (now, time) = (Instant::now(), Timestamp::now());
+        blocking(move || Ok(state.claims.reclaim(&view, hold, now, time)?)).await
     }
 
     async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {

@@ -168,7 +168,7 @@ async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
     bench.edge.apply(&secret("token", json!({})));
     bench.edge.apply(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "shop"}, "spec": {},
+        "metadata": {"name": "data", "namespace": "shop", "uid": "c1"}, "spec": {},
     }));
     for pod in ["by-env", "by-volume", "by-claim"] {
         bench.edge.until_status(pod, "a ready pod", is_ready).await;

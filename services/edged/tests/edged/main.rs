@@ -2,6 +2,7 @@
 
 mod autonomy;
 mod bench;
+mod claims;
 mod conformance;
 mod content;
 mod deletion;
