@@ -41,11 +41,12 @@ impl EdgedConfig {
 #[derive(Clone, Debug)]
 pub enum RuntimeKind {
     /// Containers are processes of the host. As root they run as the user that their spec names, and
-    /// otherwise as the user of this process. There are no images: a container starts in its own root directory, in which every
-    /// mountPath is a link to its volume. A command reaches the mountPath `/etc/app` as `etc/app` or
-    /// `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is also
-    /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`. The termination message
-    /// is read below the root, too: by default from `$HEADWATER_ROOT/dev/termination-log`.
+    /// otherwise as the user of this process. There are no images: a container starts in its own root
+    /// directory, in which every mountPath is a link to its volume. A command reaches the mountPath
+    /// `etc/app` as such or as `$HEADWATER_ROOT/etc/app`. With the rights of root it sees the mountPath
+    /// `/etc/app` at its path, too; without them it waits. A volume is also `$HEADWATER_VOLUME_<NAME>`, the
+    /// pod's directory `$HEADWATER_POD_DIR`. The termination message is read below the root, too: by
+    /// default from `$HEADWATER_ROOT/dev/termination-log`.
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,

@@ -51,6 +51,9 @@ pub struct Mount {
     pub volume: String,
     /// The mount's path, below the container's root.
     pub path: PathBuf,
+    /// The spec names an absolute path, where the container sees the volume, too.
+    #[serde(default)]
+    pub is_absolute: bool,
     /// The part of the volume that is mounted; `None` for all of it.
     pub sub_path: Option<PathBuf>,
     /// The container cannot write to it.

@@ -24,7 +24,7 @@ use super::{CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, 
 use crate::config::{ProcessConfig, Settings};
 use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
-use crate::container::{LaunchSpec, WaitReason};
+use crate::container::{LaunchSpec, WaitReason, credentials};
 use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::log_files;
 use crate::disk::paths::Paths;
@@ -36,6 +36,7 @@ mod claims;
 mod command;
 mod launch;
 mod leftovers;
+mod mount_point;
 mod process_identity;
 mod rights;
 mod run_directory;
@@ -135,7 +136,15 @@ impl Runtime for ProcessRuntime {
             );
             return Err(WaitReason { reason: "ImageNotSupported", message });
         }
-        self.state.policy.check(pod, container, rights::owner(&self.state.edge_socket))
+        let ProcessState { policy, paths, edge_socket, .. } = &*self.state;
+        policy.check(pod, container, rights::owner(edge_socket))?;
+        mount_point::check(container, paths.dir(), policy.own.can_separate).map_err(
+            |(index, why)| {
+                let place = credentials::path(pod, container);
+                let message = format!("{place}.volumeMounts[{index}].mountPath: {why}");
+                WaitReason { reason: "CreateContainerConfigError", message }
+            },
+        )
     }
 
     fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String> {

@@ -11,6 +11,7 @@ mod fields;
 mod health;
 mod isolation;
 mod life;
+mod mounts;
 mod node;
 mod sandboxes;
 mod shim;

@@ -112,6 +112,7 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
     let wanted = Mount {
         volume: "v".to_owned(),
         path: "etc/app".into(),
+        is_absolute: true,
         sub_path: Some("part".into()),
         read_only: false,
     };

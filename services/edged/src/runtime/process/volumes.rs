@@ -1,8 +1,8 @@
 //! Writes volumes to the disk, and links them into the root directories of containers.
 //!
 //! A container starts in its own root directory, in which every mountPath is a link to its volume. A
-//! command reaches `/etc/app` of its manifest as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute
-//! path is the host's.
+//! command reaches `etc/app` of its manifest as such or as `$HEADWATER_ROOT/etc/app`. An absolute
+//! mountPath leads there, too (`mount_point`).
 //!
 //! A container of another user has no rights in the pod worker's directory. Its view of mounts shows
 //! it its root directory and its volumes, and its own launch stage makes the links, so that a link
