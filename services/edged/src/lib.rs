@@ -50,5 +50,5 @@ pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
-pub use runtime::process::{shared_rights, shim};
+pub use runtime::process::{running_pods, shared_rights, shim};
 pub use worker::plan;
