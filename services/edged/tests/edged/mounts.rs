@@ -91,8 +91,9 @@ async fn commands_of_probes_see_an_absolute_path_too() {
         return;
     }
     let bench = Bench::new(&[words()]);
-    let mut pod = pod("web", "u1", ["/headwater-words", "/headwater-work"], "exec sleep 1000");
-    let script = "test -s /headwater-words/text && touch /headwater-work/probed";
+    let mut pod =
+        pod("web", "u1", ["/headwater-test-words", "/headwater-test-place"], "exec sleep 1000");
+    let script = "test -s /headwater-test-words/text && touch /headwater-test-place/probed";
     pod["spec"]["containers"][0]["readinessProbe"] =
         json!({"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1});
     bench.edge.apply(&pod);

@@ -22,18 +22,22 @@ use crate::runtime::process::mount_point::{ENTRIES_MAX, MountPoint};
 /// The directories and links that lead to the mountPaths, besides the entries of the host.
 const INODES_OF_LINKS: usize = 4096;
 
-/// The links of a copy: the path below it, and the target.
-type Links = Vec<(PathBuf, PathBuf)>;
+/// A link in a copy.
+struct Link {
+    /// Its path below the copy.
+    below: PathBuf,
+    target: PathBuf,
+}
 
 /// Shows each path as a link to the same path below `root`. It must be called in a namespace of
 /// mounts of this process's own.
 pub(super) fn show(root: &Path, paths: &[PathBuf]) -> io::Result<()> {
-    let mut copies: BTreeMap<PathBuf, Links> = BTreeMap::new();
+    let mut copies: BTreeMap<PathBuf, Vec<Link>> = BTreeMap::new();
     for path in paths {
         let failed = |why| io::Error::other(format!("mountPath {}: {why}", path.display()));
         let MountPoint { parent, below } = MountPoint::find(path).map_err(failed)?;
         let target = root.join(path.strip_prefix("/").unwrap_or(path));
-        copies.entry(parent).or_default().push((below, target));
+        copies.entry(parent).or_default().push(Link { below, target });
     }
     // A directory comes before those in it, and its copy has the host's.
     for (dir, links) in &copies {
@@ -46,13 +50,13 @@ pub(super) fn show(root: &Path, paths: &[PathBuf]) -> io::Result<()> {
 
 /// Covers the directory by its copy with the links. `root` is an empty place for the copy of the
 /// root directory, which cannot be covered and is exchanged instead.
-fn cover(dir: &Path, links: &Links, root: &Path) -> io::Result<()> {
+fn cover(dir: &Path, links: &[Link], root: &Path) -> io::Result<()> {
     let is_top = dir == Path::new("/");
     let source = open(dir)?;
     let found = source.metadata()?;
     let entries: Vec<DirEntry> = fs::read_dir(dir)?.take(ENTRIES_MAX).collect::<io::Result<_>>()?;
     let replaced: BTreeSet<&OsStr> =
-        links.iter().filter_map(|(below, _)| below.iter().next()).collect();
+        links.iter().filter_map(|link| link.below.iter().next()).collect();
 
     let at = if is_top { root } else { dir };
     let options = format!(
@@ -77,7 +81,7 @@ fn cover(dir: &Path, links: &Links, root: &Path) -> io::Result<()> {
             })?,
         }
     }
-    for (below, target) in links {
+    for Link { below, target } in links {
         let path = at.join(below);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         symlink(target, path)?;
