@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, content, is_ready, script_pod};
 
 /// A pod with a ConfigMap and an empty directory at these paths.
-fn pod(name: &str, uid: &str, [words, work]: [&str; 2], script: &str) -> Value {
+fn pod(name: &str, uid: &str, [words, place]: [&str; 2], script: &str) -> Value {
     let mut pod = script_pod(name, uid, script);
     pod["spec"]["volumes"] = json!([
-        {"name": "words", "configMap": {"name": "words"}}, {"name": "work", "emptyDir": {}},
+        {"name": "words", "configMap": {"name": "words"}}, {"name": "place", "emptyDir": {}},
     ]);
     pod["spec"]["containers"][0]["volumeMounts"] =
-        json!([{"name": "words", "mountPath": words}, {"name": "work", "mountPath": work}]);
+        json!([{"name": "words", "mountPath": words}, {"name": "place", "mountPath": place}]);
     pod
 }
 
@@ -99,7 +99,7 @@ async fn commands_of_probes_see_an_absolute_path_too() {
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;
-    assert!(bench.edged_dir().join("pods/u1/volumes/work/probed").exists());
+    assert!(bench.edged_dir().join("pods/u1/volumes/place/probed").exists());
     edged.stop_pods(Duration::from_secs(5)).await;
 }
 
