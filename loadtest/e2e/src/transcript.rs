@@ -3,7 +3,8 @@
 //!
 //! A transcript is the text of all fenced blocks marked `console`, in order:
 //!
-//! - `$ COMMAND` is a command, and `^C` stops the one that keeps running.
+//! - `$ COMMAND` is a command, and `^C` stops the one that keeps running. A command whose line ends
+//!   with a backslash goes on in the next line.
 //! - The lines after it, up to the next of these, are what it prints on stdout and stderr.
 //! - In such a line `...` matches any text, and alone any number of lines. Runs of blanks match
 //!   one, because the width of a column depends on its content.
@@ -13,6 +14,9 @@ const FENCE: &str = "```console";
 
 /// Matches anything.
 const ANYTHING: &str = "...";
+
+/// The last character of a line whose command goes on in the next line.
+const CONTINUED: char = '\\';
 
 /// One thing typed, and what was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +38,28 @@ pub enum Input {
     Interrupt,
 }
 
+/// The part of a Markdown file under a heading, with all other lines empty, so that each line keeps
+/// its number.
+pub fn section(markdown: &str, heading: &str) -> String {
+    let mut inside = false;
+    let mut is_code = false;
+    let mut kept = String::new();
+    for line in markdown.lines() {
+        is_code ^= line.starts_with("```");
+        if !is_code && line.starts_with("## ") {
+            inside = line == heading;
+        }
+        kept.push_str(if inside { line } else { "" });
+        kept.push('\n');
+    }
+    kept
+}
+
 /// The steps of a Markdown file's transcript.
 pub fn steps(markdown: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut inside = false;
+    let mut is_continued = false;
     for (at, text) in markdown.lines().enumerate() {
         if text.starts_with("```") {
             inside = !inside && text.trim_end() == FENCE;
@@ -46,6 +68,18 @@ pub fn steps(markdown: &str) -> Vec<Step> {
         if !inside {
             continue;
         }
+        if let Some(Step { typed: Input::Command(command), .. }) =
+            steps.last_mut().filter(|_| is_continued)
+        {
+            command.pop();
+            command.push_str(text.trim_start().trim_end_matches(CONTINUED));
+            is_continued = text.ends_with(CONTINUED);
+            if is_continued {
+                command.push(CONTINUED);
+            }
+            continue;
+        }
+        is_continued = text.starts_with("$ ") && text.ends_with(CONTINUED);
         let typed = match text.strip_prefix("$ ") {
             Some(command) => Some(Input::Command(command.to_owned())),
             None => (text == "^C").then_some(Input::Interrupt),
@@ -122,6 +156,24 @@ mod tests {
                 command(17, "d", ""),
             ]
         );
+    }
+
+    #[test]
+    fn a_command_goes_on_after_a_backslash() {
+        let markdown = "```console\n$ a \\\n    b \\\n    c\nseen\n$ d\n```\n";
+        let found = steps(markdown);
+        let typed: Vec<_> = found.iter().map(|step| step.typed.clone()).collect();
+        assert_eq!(typed, [Input::Command("a b c".into()), Input::Command("d".into())]);
+        assert_eq!(found[0].expected, lines("seen"));
+    }
+
+    #[test]
+    fn a_section_ends_at_the_next_heading_and_its_lines_keep_their_numbers() {
+        let markdown = "# T\n## A\n```console\n$ a\n## x\n```\n## B\n```console\n$ b\n```\n";
+        let of = |heading| steps(&section(markdown, heading));
+        assert_eq!((of("## A").len(), of("## A")[0].line), (1, 4));
+        assert_eq!((of("## B").len(), of("## B")[0].line), (1, 9));
+        assert!(of("## C").is_empty());
     }
 
     #[test]

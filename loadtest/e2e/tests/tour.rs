@@ -1,4 +1,7 @@
-//! The tour of the README, typed and compared: what a newcomer is promised is what happens.
+//! The tours of the README, typed and compared: what a newcomer is promised is what happens.
+//!
+//! A command that ends with `&` runs in the background, and `kill %N; wait %N` ends the Nth of them. `cargo
+//! xtask kafka` is a broker of the test's own, and the addresses of the README are free ones.
 //!
 //! `cargo xtask up` is typed as `headwater up ops/demo`, for everything has been built by then,
 //! and on a copy of `ops/demo`, for the tour edits it. A command whose answer is in the README is
@@ -6,11 +9,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headwater_broker::{Cluster, ClusterSettings};
 use headwater_e2e::running::{processes_in, programs, root};
 use headwater_e2e::transcript::{self, Input, Step};
 use nix::sys::signal::{Signal, kill};
@@ -30,6 +35,18 @@ const COMMAND_WAIT_SECONDS: &str = "60";
 /// What the README has a person type where the test types something else.
 const UP: &str = "cargo xtask up";
 
+/// What the README has a person type for a broker.
+const KAFKA: &str = "cargo xtask kafka &";
+
+/// The address of that broker in the README.
+const KAFKA_ADDRESS: &str = "127.0.0.1:9092";
+
+/// The other addresses in the README.
+const ADDRESSES: [&str; 2] = ["127.0.0.1:7301", "127.0.0.1:7443"];
+
+/// The heading of the tour on Kafka.
+const KAFKA_TOUR: &str = "## On Kafka, as processes of their own";
+
 /// The exit status of `headwater diff` that found a difference.
 const FOUND: i32 = 3;
 
@@ -37,7 +54,7 @@ const FOUND: i32 = 3;
 fn the_tour_of_the_readme_is_true() {
     let root = root();
     let readme = fs::read_to_string(root.join("README.md")).expect("the README is there");
-    let steps = transcript::steps(&readme);
+    let steps = transcript::steps(&transcript::section(&readme, "## A tour of five minutes"));
     assert!(steps.len() > 10, "the tour is more than {} steps", steps.len());
     let mut tour = Tour::new(&root.join("ops/demo"));
     for step in &steps {
@@ -46,11 +63,39 @@ fn the_tour_of_the_readme_is_true() {
     assert!(tour.up.is_none(), "the tour ends with nothing left running");
 }
 
+#[test]
+fn the_tour_on_kafka_is_true_and_leaves_nothing_running() {
+    let root = root();
+    let readme = fs::read_to_string(root.join("README.md")).expect("the README is there");
+    let steps = transcript::steps(&transcript::section(&readme, KAFKA_TOUR));
+    assert!(steps.len() > 10, "the tour is more than {} steps", steps.len());
+    let mut tour = Tour::new(&root.join("ops/demo"));
+    for step in &steps {
+        tour.take(step);
+    }
+    assert!(tour.background.iter().all(Option::is_none), "the tour ends what it started");
+    assert_eq!(processes_in(tour.folder.path()), [], "no pod runs");
+    let left: Vec<_> = fs::read_dir(tour.folder.path()).expect("listed").flatten().collect();
+    let names = left.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let left: Vec<_> = names.filter(|name| !name.ends_with(".log")).collect();
+    assert_eq!(left, ["ops"], "the tour removes its files");
+}
+
 /// A folder that looks like the top of a clone, and what runs in it.
 struct Tour {
     folder: TempDir,
     path: OsString,
     up: Option<Up>,
+    /// The commands in the background, in the order of their starts.
+    background: Vec<Option<Background>>,
+    /// Texts of the README, and what the test types instead.
+    replaced: Vec<(&'static str, String)>,
+}
+
+/// A command in the background.
+enum Background {
+    Broker(Cluster),
+    Process(Up),
 }
 
 /// What `cargo xtask up` started.
@@ -71,13 +116,36 @@ impl Tour {
         let mut path = OsString::from(programs());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        Self { folder, path, up: None }
+        // All are bound at once, so that they differ.
+        let free = ADDRESSES.map(|of_readme| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            (of_readme, listener)
+        });
+        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+        let replaced = free.iter().map(|(of_readme, free)| (*of_readme, address(free))).collect();
+        Self { folder, path, up: None, background: Vec::new(), replaced }
     }
 
     fn take(&mut self, step: &Step) {
         match &step.typed {
             Input::Command(command) if command == UP => self.start(step),
-            Input::Command(command) => self.ask(step, command),
+            Input::Command(command) if command == KAFKA => {
+                let broker = Cluster::start(ClusterSettings::default()).expect("Kafka starts");
+                self.replaced.push((KAFKA_ADDRESS, broker.bootstrap()));
+                self.background.push(Some(Background::Broker(broker)));
+            }
+            Input::Command(command) => {
+                let replaced = self.replaced.iter();
+                let command = replaced
+                    .fold(command.clone(), |text, (of_readme, ours)| text.replace(of_readme, ours));
+                if let Some(command) = command.strip_suffix(" &") {
+                    self.start_in_background(step, command);
+                } else if let Some(jobs) = command.strip_prefix("kill ") {
+                    self.end(step, jobs);
+                } else {
+                    self.ask(step, &command);
+                }
+            }
             Input::Interrupt => self.interrupt(step),
         }
     }
@@ -90,6 +158,41 @@ impl Tour {
         let process = command.stdout(output).stderr(error).spawn().expect("headwater starts");
         self.up = Some(Up { process, log: log.clone() });
         self.wait_until_agrees(step, || words(&fs::read_to_string(&log).unwrap_or_default()));
+    }
+
+    fn start_in_background(&mut self, step: &Step, command: &str) {
+        let log = self.folder.path().join(format!("job-{}.log", step.line));
+        let output = File::create(&log).expect("a log");
+        let error = output.try_clone().expect("the same log");
+        let mut shell = self.command("sh", &["-c", &format!("exec {command}")]);
+        let process = shell.stdout(output).stderr(error).spawn().expect("a shell starts");
+        self.background.push(Some(Background::Process(Up { process, log: log.clone() })));
+        if !step.expected.is_empty() {
+            self.wait_until_agrees(step, || words(&fs::read_to_string(&log).unwrap_or_default()));
+        }
+    }
+
+    /// Ends commands in the background: `%2 %1; wait %2 %1`.
+    fn end(&mut self, step: &Step, jobs: &str) {
+        let (jobs, waited) = jobs.split_once("; wait ").expect("the tour waits for what it ends");
+        assert_eq!(jobs, waited, "README.md:{}", step.line);
+        for job in jobs.split_whitespace() {
+            let number = job.strip_prefix('%').and_then(|number| number.parse::<usize>().ok());
+            let job =
+                number.and_then(|number| self.background.get_mut(number.checked_sub(1)?)?.take());
+            match job.expect("a command of the tour that runs") {
+                Background::Broker(broker) => drop(broker),
+                Background::Process(mut process) => {
+                    let status = process.end(Signal::SIGTERM);
+                    assert!(
+                        status.is_some_and(|status| status.success()),
+                        "README.md:{}: it ends in {status:?}:\n{}",
+                        step.line,
+                        process.output(),
+                    );
+                }
+            }
+        }
     }
 
     fn ask(&self, step: &Step, command: &str) {
@@ -148,13 +251,23 @@ impl Tour {
             assert!(
                 Instant::now() < deadline,
                 "README.md:{}: {:?} does not answer as the README says.\n\
-                 --- README\n{}\n--- seen\n{seen}\n--- up\n{}",
+                 --- README\n{}\n--- seen\n{seen}\n--- up\n{}{}",
                 step.line,
                 step.typed,
                 step.expected.join("\n"),
                 self.up.as_ref().map(Up::output).unwrap_or_default(),
+                self.background.iter().flatten().map(Background::output).collect::<String>(),
             );
             thread::sleep(POLL);
+        }
+    }
+}
+
+impl Background {
+    fn output(&self) -> String {
+        match self {
+            Self::Broker(_) => String::new(),
+            Self::Process(process) => process.output(),
         }
     }
 }
@@ -166,9 +279,14 @@ impl Up {
 
     /// Types Ctrl-C and waits for the end; `None` when it does not come.
     fn interrupt(&mut self) -> Option<ExitStatus> {
+        self.end(Signal::SIGINT)
+    }
+
+    /// Sends a signal and waits for the end; `None` when it does not come.
+    fn end(&mut self, signal: Signal) -> Option<ExitStatus> {
         let id = i32::try_from(self.process.id()).expect("a process id");
         // The process may have ended; its exit status shows that.
-        let _ = kill(Pid::from_raw(id), Signal::SIGINT);
+        let _ = kill(Pid::from_raw(id), signal);
         let deadline = Instant::now() + WAIT;
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait().expect("our own child") {
@@ -184,6 +302,7 @@ impl Drop for Tour {
     /// Leaves nothing running when the tour fails midway, whatever state that left it in.
     fn drop(&mut self) {
         drop(self.up.take());
+        self.background.clear();
         for process in processes_in(self.folder.path()) {
             let _ = kill(process, Signal::SIGKILL);
         }

@@ -56,6 +56,8 @@ pub enum Command {
     Edge(edge::Edge),
     /// Run the pods of one node, beside an edge with --no-edged
     Edged(edge::Edged),
+    /// End the pods that an edge left running, while the edge does not run
+    StopPods(StopPods),
     /// Display one or many objects: the cloud's picture, a node's replica, or either in the past
     Get(Get),
     /// Show details of one object, with its events
@@ -143,6 +145,16 @@ pub struct Up {
     pub metrics_node_names: bool,
     #[command(flatten)]
     pub running: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct StopPods {
+    /// Data directory of the edge, of `edged` or of `up`
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
+    pub data: PathBuf,
+    /// Longest time that a pod has to end before it is killed [default: its own grace period]
+    #[arg(long, value_name = "DURATION")]
+    pub grace: Option<humantime::Duration>,
 }
 
 /// The objects that a command selects.

@@ -49,6 +49,7 @@ async fn ask(command: Command) -> CommandResult {
         | Command::Edge(_)
         | Command::Edged(_)
         | Command::Topics(_)
+        | Command::StopPods(_)
         | Command::Doctor(_)
         | Command::Ca(_)
         | Command::Completion { .. } => {

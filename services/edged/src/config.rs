@@ -41,11 +41,12 @@ impl EdgedConfig {
 #[derive(Clone, Debug)]
 pub enum RuntimeKind {
     /// Containers are processes of the host. As root they run as the user that their spec names, and
-    /// otherwise as the user of this process. There are no images: a container starts in its own root directory, in which every
-    /// mountPath is a link to its volume. A command reaches the mountPath `/etc/app` as `etc/app` or
-    /// `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is also
-    /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`. The termination message
-    /// is read below the root, too: by default from `$HEADWATER_ROOT/dev/termination-log`.
+    /// otherwise as the user of this process. There are no images: a container starts in its own root
+    /// directory, in which every mountPath is a link to its volume. A command reaches the mountPath
+    /// `etc/app` as such or as `$HEADWATER_ROOT/etc/app`. With the rights of root it sees the mountPath
+    /// `/etc/app` at its path, too; without them it waits. A volume is also `$HEADWATER_VOLUME_<NAME>`, the
+    /// pod's directory `$HEADWATER_POD_DIR`. The termination message is read below the root, too: by
+    /// default from `$HEADWATER_ROOT/dev/termination-log`.
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
@@ -85,6 +86,8 @@ pub struct Settings {
     pub resync: Duration,
     /// The runtime is compared with the machine this often.
     pub relist: Duration,
+    /// A claim that the node's view lacks for this time has left the node.
+    pub claim_hold: Duration,
     /// First wait between starts of a failing container.
     pub backoff_base: Duration,
     /// Longest such wait.
@@ -133,6 +136,8 @@ const REMOVE_WORKERS: usize = 5;
 const RESYNC: Duration = Duration::from_mins(1);
 /// The runtime sends a notice of every change; a relist finds lost ones.
 const RELIST: Duration = Duration::from_secs(10);
+/// A pod that is replaced takes its claims along until its successor comes, within seconds as a rule.
+const CLAIM_HOLD: Duration = Duration::from_secs(30);
 /// As a kubelet's CrashLoopBackOff.
 const BACKOFF_BASE: Duration = Duration::from_secs(10);
 /// As a kubelet's CrashLoopBackOff.
@@ -186,6 +191,7 @@ impl Default for Settings {
             remove_workers: REMOVE_WORKERS,
             resync: RESYNC,
             relist: RELIST,
+            claim_hold: CLAIM_HOLD,
             backoff_base: BACKOFF_BASE,
             backoff_cap: BACKOFF_CAP,
             node_check: NODE_CHECK,

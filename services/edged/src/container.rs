@@ -8,6 +8,7 @@ use credentials::Credentials;
 use serde::{Deserialize, Serialize};
 
 mod argument_space;
+pub mod claim;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
@@ -50,6 +51,9 @@ pub struct Mount {
     pub volume: String,
     /// The mount's path, below the container's root.
     pub path: PathBuf,
+    /// The spec names an absolute path, where the container sees the volume, too.
+    #[serde(default)]
+    pub is_absolute: bool,
     /// The part of the volume that is mounted; `None` for all of it.
     pub sub_path: Option<PathBuf>,
     /// The container cannot write to it.

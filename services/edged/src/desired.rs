@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::container::claim::{Claim, ClaimName, ClaimView};
 use crate::pod::{self, InvalidPodUid, PodUid};
 use crate::pod_fields::{Column, PodFindings, inspect};
 
@@ -39,6 +40,8 @@ pub(crate) struct DesiredPod {
     pub(crate) pod: CompressedObject<Pod>,
     /// What the runtime does not do for it.
     pub(crate) findings: Arc<PodFindings>,
+    /// The claims that its volumes name.
+    claims: Box<[String]>,
 }
 
 /// The desired state of one node.
@@ -123,6 +126,26 @@ impl DesiredState {
         self.complete
     }
 
+    /// The claims of the view, and those that its pods name.
+    pub(crate) fn claims(&self) -> ClaimView {
+        let name = |namespace: &str, name: &str| ClaimName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let claims = self.objects.claims().map(|(namespace, own_name, claim)| {
+            Claim::present(name(namespace, own_name), claim, &self.objects)
+        });
+        let named = self.pods.iter().flat_map(|(key, pod)| {
+            let namespace = key.namespace().unwrap_or_default();
+            pod.claims.iter().map(move |claim| name(namespace, claim))
+        });
+        ClaimView {
+            claims: claims.map(|claim| (claim.name.clone(), claim)).collect(),
+            named: named.collect(),
+            is_settled: self.complete && self.listed.is_none(),
+        }
+    }
+
     /// Applies one event.
     ///
     /// # Errors
@@ -166,7 +189,7 @@ impl DesiredState {
         }
         let malformed = |source| DesiredError::Object { key: key.clone(), source };
         if key.kind() != "pod" {
-            return self.objects.insert(&key, &object.object).map_err(malformed);
+            return self.objects.insert(&key, &object.uid, &object.object).map_err(malformed);
         }
         // A field of a later API is in the JSON only.
         let json: Value = serde_json::from_slice(&object.object).map_err(malformed)?;
@@ -186,9 +209,10 @@ impl DesiredState {
         // Nothing here reads them, and they may be larger than the spec.
         pod.metadata.managed_fields = None;
         pod.status = pod::gate_conditions(&pod);
+        let claims = pod::claims(&pod).map(str::to_owned).collect();
         let pod = CompressedObject::encode(&pod).map_err(malformed)?;
         let findings = Arc::new(inspect(self.column, &json));
-        self.pods.insert(key, DesiredPod { uid, pod, findings });
+        self.pods.insert(key, DesiredPod { uid, pod, findings, claims });
         Ok(())
     }
 

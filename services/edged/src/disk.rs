@@ -1,5 +1,6 @@
 //! Files below the pod worker's directory: where they lie, and how they are written durably.
 
+pub(crate) mod claim_record;
 pub(crate) mod durable_file;
 pub(crate) mod file_error;
 pub(crate) mod log_files;

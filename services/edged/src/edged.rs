@@ -1,7 +1,7 @@
 //! The pod worker as a whole: its start, and the handle of a running one.
 //!
-//! [`Edged::spawn`] opens the runtime and the files of pods, and starts four tasks: the watch of the
-//! edge's view, the reporter of the node, the reporter of pods, and the supervisor. The supervisor
+//! [`Edged::spawn`] opens the runtime and the files of pods, and starts five tasks: the watch of the
+//! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, and the supervisor. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::client::{EdgeClient, SocketPathTooLong};
 use crate::api::pod_reporter::PodReporter;
 use crate::config::{EdgedConfig, RuntimeKind};
+use crate::container::claim::ClaimView;
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
 use crate::node::measurement::measure;
@@ -25,6 +26,7 @@ use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
 use crate::worker::WorkerDependencies;
 
+mod claim_keeper;
 mod supervisor;
 pub mod worker_set;
 
@@ -151,7 +153,14 @@ impl Edged {
             metrics,
             cancel: cancel.clone(),
         };
-        let supervisor = Supervisor::new(dependencies, edge, resend_node);
+        let claims = watch::Sender::new(ClaimView::default());
+        tokio::spawn(claim_keeper::keep(
+            dependencies.runtime.clone(),
+            dependencies.settings.clone(),
+            claims.subscribe(),
+            cancel.clone(),
+        ));
+        let supervisor = Supervisor::new(dependencies, edge, resend_node, claims);
         let (stop_pods, stopped) = oneshot::channel();
         let task = tokio::spawn(supervisor.run(watched, noticed, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, task: Some(task) })

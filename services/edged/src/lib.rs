@@ -46,8 +46,9 @@ mod worker;
 
 pub use api::client::SocketPathTooLong;
 pub use config::{EdgedConfig, PressureSettings, ProcessConfig, RuntimeKind, Settings};
+pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
-pub use runtime::process::{shared_rights, shim};
+pub use runtime::process::{running_pods, shared_rights, shim};
 pub use worker::plan;

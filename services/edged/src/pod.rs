@@ -235,6 +235,12 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
         })
 }
 
+/// The claims that the pod's volumes name.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+}
+
 /// Whether an init container is a sidecar, which runs as long as the pod.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")

@@ -23,6 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
+use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
@@ -104,6 +105,14 @@ pub trait Runtime: Send + Sync + 'static {
     /// Writes the pod's volumes, or brings them up to date. On success containers see the new
     /// content.
     async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError>;
+
+    /// Removes the directories of deleted claims whose policy is `Delete` and that no pod uses, and
+    /// names the others once. A claim counts as absent when the view has lacked it for `hold`. By
+    /// default there are none.
+    async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
+        let _ = (view, hold);
+        Ok(())
+    }
 
     /// Starts a container once more; does nothing if it runs. On success the run is durable:
     /// another start of the pod worker finds it.

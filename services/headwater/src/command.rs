@@ -3,7 +3,7 @@
 use headwater_cli::args::Command;
 use headwater_cli::exit::CommandResult;
 
-use crate::{doctor, part, topics, up};
+use crate::{doctor, part, stop_pods, topics, up};
 
 /// Runs a command. The crate `cli` runs the commands that need no part of this composition.
 pub(crate) fn run(command: Command) -> CommandResult {
@@ -13,6 +13,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Hub(args) => part::hub::run(&args),
         Command::Edge(args) => part::edge::run(&args),
         Command::Edged(args) => part::edged::run(&args),
+        Command::StopPods(args) => stop_pods::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Topics(args) => topics::run(args),
         client_command => headwater_cli::run(client_command),

@@ -134,6 +134,12 @@ pub(crate) enum DataDirError {
         /// The part that refuses it.
         wanted: String,
     },
+    /// There is none.
+    #[error("{} is not a data directory: name that of the edge with --data", dir.display())]
+    Absent {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// It has other files.
     #[error(
         "{} is not a data directory, and it is not empty: name another directory with --data",
@@ -237,6 +243,23 @@ impl DataDir {
             tracing::info!(tightened, dir = %root.display(), "other users could read files; no more");
         }
         Ok(Self { root, _lock: lock })
+    }
+
+    /// Opens an existing data directory, whichever part it belongs to, and locks it.
+    ///
+    /// # Errors
+    /// As [`DataDir::open`], and [`DataDirError::Absent`].
+    pub(crate) fn open_present(root: &Path) -> Result<Self, DataDirError> {
+        match std::fs::read_to_string(root.join(OWNER)) {
+            Ok(owner) => Self::open(root, owner.trim()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(DataDirError::Absent { dir: root.to_owned() })
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(DataDirError::Denied { owner: owner_of(root), dir: root.to_owned() })
+            }
+            Err(source) => Err(DataDirError::Io { dir: root.to_owned(), source }),
+        }
     }
 
     /// Returns the path of the operator API's socket.

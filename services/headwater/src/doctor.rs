@@ -3,6 +3,7 @@
 //!
 //! It runs with or without a running process, and changes nothing.
 
+mod claims;
 mod clock;
 mod directory;
 mod disk;
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &Doctor) -> CommandResult {
     checks.extend(clock::look());
     checks.extend(limits::look());
     checks.extend(sockets::look(&data));
+    checks.extend(claims::look(&data));
     match args.output {
         HistoryOutput::Json => {
             println!("{}", serde_json::to_string_pretty(&Report { checks: &checks })?);

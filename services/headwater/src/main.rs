@@ -16,6 +16,7 @@ mod part;
 mod processor;
 mod protection;
 mod settings;
+mod stop_pods;
 mod stores;
 mod tls;
 mod topics;

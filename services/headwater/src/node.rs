@@ -32,6 +32,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
+use crate::settings::pods::PodBounds;
 use crate::stores::Stores;
 
 /// The argument with which the pod worker starts this program as a container's shim.
@@ -55,6 +56,8 @@ pub(crate) struct NodeSettings {
     pub(crate) sync_interval: Duration,
     /// The runtime of its pods; `None`: the pod worker is another process.
     pub(crate) runtime: Option<RuntimeKind>,
+    /// The bounds of its pods.
+    pub(crate) pod_bounds: PodBounds,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
     /// The user that the local API serves besides the edge's own and root.
@@ -169,6 +172,7 @@ impl Node {
         let Some(runtime) = settings.runtime else { return Ok(node) };
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
+        settings.pod_bounds.set(&mut edged);
         match Edged::spawn(edged).await {
             Ok(edged) => {
                 node.view.set_logs(edged.logs());

@@ -43,6 +43,7 @@ use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
 use crate::part::signals::Signals;
 use crate::settings::controller::manifests_are_there;
+use crate::settings::pods::PodBounds;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
 use crate::{clock, open_files, part, protection, settings};
@@ -194,6 +195,7 @@ impl Composition {
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
                 runtime: Some(runtime(settings.runtime, true)?),
+                pod_bounds: PodBounds::default(),
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,

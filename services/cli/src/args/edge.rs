@@ -18,6 +18,10 @@ pub struct Pods {
     /// Allow pods to run as root, as they then do with `process` if they name no user
     #[arg(long)]
     pub allow_root: bool,
+    /// Number of pods that the node has room for; more of them fail
+    /// [default: 110; hollow: 10000]
+    #[arg(long, value_name = "N")]
+    pub pods_max: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -71,7 +75,10 @@ pub struct Edged {
 impl Pods {
     /// Adds the flags given here to `flags`.
     fn flags(&self, flags: Flags) -> Flags {
-        flags.with("runtime", self.runtime).switch("allow_root", self.allow_root)
+        flags
+            .with("runtime", self.runtime)
+            .switch("allow_root", self.allow_root)
+            .with("pods_max", self.pods_max)
     }
 }
 

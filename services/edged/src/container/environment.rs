@@ -358,6 +358,7 @@ fn mounts(
         mounts.push(Mount {
             volume: mount.name.clone(),
             path: PathBuf::from(mount.mount_path.trim_start_matches('/')),
+            is_absolute: mount.mount_path.starts_with('/'),
             sub_path: sub_path.map(|path| PathBuf::from(path.trim_start_matches('/'))),
             read_only: mount.read_only == Some(true),
         });

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::claim::Claim;
+
 /// A volume of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -29,12 +31,7 @@ pub enum VolumeContent {
         kind: String,
     },
     /// A directory of the node that belongs to a claim and outlives the pod.
-    Claim {
-        /// The claim's namespace.
-        namespace: String,
-        /// The claim's name.
-        name: String,
-    },
+    Claim(Claim),
     /// A volume that needs a storage driver.
     Unsupported {
         /// The kind of volume that the pod asks for.

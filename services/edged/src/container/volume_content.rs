@@ -5,6 +5,7 @@
 use k8s_openapi::api::core::v1::Volume as VolumeSpec;
 
 use super::WaitReason;
+use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
 use super::volume::{Volume, VolumeContent};
 use super::volume_files::{
@@ -91,7 +92,8 @@ fn claim(namespace: &str, name: &str, objects: &Objects) -> Result<VolumeContent
         .ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))?;
     let bound = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
     let Some(bound) = bound.filter(|bound| !bound.is_empty()) else {
-        return Ok(VolumeContent::Claim { namespace: namespace.to_owned(), name: name.to_owned() });
+        let name = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
+        return Claim::of(name, claim, objects).map(VolumeContent::Claim);
     };
     let volume = objects
         .volume(bound)

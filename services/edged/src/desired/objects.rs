@@ -23,20 +23,27 @@ enum Object {
 }
 
 impl Objects {
-    /// Inserts an object. Kinds that no pod names are ignored.
+    /// Inserts an object. Kinds that no pod names are ignored. `uid` is the object's in the log; the
+    /// object itself may state none.
     ///
     /// # Errors
     /// The bytes are not an object of the key's type. The earlier object stays.
     pub(crate) fn insert(
         &mut self,
         key: &ResourceKey,
+        uid: &str,
         json: &[u8],
     ) -> Result<(), serde_json::Error> {
         let object = match key.kind() {
             "configmap" => Object::ConfigMap(parse(json)?),
             "secret" => Object::Secret(parse(json)?),
             "persistentvolume" => Object::Volume(parse(json)?),
-            "persistentvolumeclaim" => Object::Claim(parse(json)?),
+            "persistentvolumeclaim" => {
+                let mut claim: PersistentVolumeClaim = serde_json::from_slice(json)?;
+                let metadata = &mut claim.metadata;
+                metadata.uid = metadata.uid.take().or_else(|| Some(uid.to_owned()));
+                Object::Claim(Arc::new(claim))
+            }
             _ => return Ok(()),
         };
         Arc::make_mut(&mut self.by_key).insert(key.clone(), object);
@@ -84,6 +91,14 @@ impl Objects {
             Object::Claim(claim) => Some(claim),
             _ => None,
         }
+    }
+
+    /// All claims, by namespace and name.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&str, &str, &PersistentVolumeClaim)> {
+        self.by_key.iter().filter_map(|(key, object)| match object {
+            Object::Claim(claim) => Some((key.namespace()?, key.name(), &**claim)),
+            _ => None,
+        })
     }
 
     /// The PersistentVolume of that name.

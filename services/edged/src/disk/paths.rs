@@ -7,13 +7,16 @@
 //! pods/<uid>/containers/<container>/rootfs/          a container's root directory
 //! pods/<uid>/containers/<container>/<attempt>/       the files of one run
 //! logs/<namespace>_<pod>_<uid>/<container>/<attempt>.log[.<n>]
-//! claims/<namespace>_<claim>/                        claims, which outlive pods
+//! claims/<uid>/claim.json                            a claim's record; claims outlive pods
+//! claims/<uid>/data/                                 its data
+//! claims/<namespace>_<claim>/                        the data of a claim of an earlier version
 //! ```
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::container::claim::ClaimName;
 use crate::pod::{PodRecord, PodUid};
 
 /// The pod worker's directory.
@@ -101,8 +104,23 @@ impl Paths {
     }
 
     /// The directory of a claim.
-    pub(crate) fn claim(&self, namespace: &str, name: &str) -> PathBuf {
-        self.all_claims().join(format!("{namespace}_{name}"))
+    pub(crate) fn claim(&self, uid: &str) -> PathBuf {
+        self.all_claims().join(uid)
+    }
+
+    /// The record of a claim.
+    pub(crate) fn claim_record(&self, uid: &str) -> PathBuf {
+        self.claim(uid).join("claim.json")
+    }
+
+    /// The data of a claim.
+    pub(crate) fn claim_data(&self, uid: &str) -> PathBuf {
+        self.claim(uid).join("data")
+    }
+
+    /// The data of a claim where an earlier version has it. A UID has no underscore.
+    pub(crate) fn named_claim(&self, name: &ClaimName) -> PathBuf {
+        self.all_claims().join(format!("{}_{}", name.namespace, name.name))
     }
 }
 

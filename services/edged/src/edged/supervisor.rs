@@ -22,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::EVENTS_MAX;
 use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
+use crate::container::claim::ClaimView;
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::{Change, DesiredPod, DesiredState};
@@ -48,6 +49,8 @@ pub(super) struct Supervisor {
     traces: ChangeTraces,
     resend_node: Arc<Notify>,
     edge: EdgeClient,
+    /// Receives the claims of the view.
+    claims: watch::Sender<ClaimView>,
     shared: Arc<WorkerDependencies>,
 }
 
@@ -73,6 +76,7 @@ impl Supervisor {
         dependencies: WorkerDependencies,
         edge: EdgeClient,
         resend_node: Arc<Notify>,
+        claims: watch::Sender<ClaimView>,
     ) -> Self {
         Self {
             desired: DesiredState::new(dependencies.node.clone(), dependencies.runtime.fields()),
@@ -84,6 +88,7 @@ impl Supervisor {
             traces: ChangeTraces::default(),
             resend_node,
             edge,
+            claims,
             shared: Arc::new(dependencies),
         }
     }
@@ -238,6 +243,12 @@ impl Supervisor {
             }
         }
         self.add(added, &found, &traces);
+        let claims = self.desired.claims();
+        self.claims.send_if_modified(|sent| {
+            let has_changed = *sent != claims;
+            *sent = claims;
+            has_changed
+        });
     }
 
     /// Sends changed objects to the workers of desired pods.

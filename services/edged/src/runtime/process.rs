@@ -13,15 +13,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, StopRequest};
 use crate::config::{ProcessConfig, Settings};
+use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
-use crate::container::{LaunchSpec, WaitReason};
+use crate::container::{LaunchSpec, WaitReason, credentials};
 use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::log_files;
 use crate::disk::paths::Paths;
@@ -29,21 +32,26 @@ use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
 
 mod adoption;
+mod claims;
 mod command;
 mod launch;
 mod leftovers;
+mod mount_point;
 mod process_identity;
 mod rights;
 mod run_directory;
 mod run_spec;
+mod running;
 mod secret_memory;
 pub mod shim;
 mod state;
 mod termination_file;
 mod volumes;
 
+use claims::ClaimDirectories;
 use rights::RightsPolicy;
 pub use rights::shared_rights;
+pub use running::running_pods;
 use secret_memory::SecretMemory;
 use state::{LatestRun, ProcessState};
 use volumes::Audience;
@@ -81,6 +89,7 @@ impl ProcessRuntime {
         let paths = Paths::new(dir);
         let secrets = SecretMemory::open(paths.dir());
         let state = Arc::new(ProcessState {
+            claims: ClaimDirectories::new(paths.clone()),
             paths,
             shim: absolute_program(&config.shim),
             shim_env: config.shim_env.clone(),
@@ -129,7 +138,15 @@ impl Runtime for ProcessRuntime {
             );
             return Err(WaitReason { reason: "ImageNotSupported", message });
         }
-        self.state.policy.check(pod, container, rights::owner(&self.state.edge_socket))
+        let ProcessState { policy, paths, edge_socket, .. } = &*self.state;
+        policy.check(pod, container, rights::owner(edge_socket))?;
+        mount_point::check(container, paths.dir(), policy.own.can_separate).map_err(
+            |(index, why)| {
+                let place = credentials::path(pod, container);
+                let message = format!("{place}.volumeMounts[{index}].mountPath: {why}");
+                WaitReason { reason: "CreateContainerConfigError", message }
+            },
+        )
     }
 
     fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String> {
@@ -172,8 +189,17 @@ impl Runtime for ProcessRuntime {
         let (state, pod, volumes) = (self.state.clone(), pod.uid.clone(), volumes.to_vec());
         let audience =
             if state.policy.own.can_separate { Audience::Users } else { Audience::Owner };
-        blocking(move || volumes::write(&state.paths, &state.secrets, &pod, &volumes, audience))
-            .await
+        blocking(move || {
+            let ProcessState { paths, claims, secrets, .. } = &*state;
+            volumes::write(paths, claims, secrets, &pod, &volumes, audience)
+        })
+        .await
+    }
+
+    async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
+        let (state, view) = (self.state.clone(), view.clone());
+        let (now, time) = (Instant::now(), Timestamp::now());
+        blocking(move || Ok(state.claims.reclaim(&view, hold, now, time)?)).await
     }
 
     async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {

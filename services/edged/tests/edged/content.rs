@@ -107,10 +107,10 @@ async fn volumes_lie_below_the_root_and_follow_their_objects_without_a_restart()
         {"name": "data", "hostPath": {"path": host, "type": "DirectoryOrCreate"}},
     ]);
     pod["spec"]["containers"][0]["volumeMounts"] = json!([
-        {"name": "settings", "mountPath": "/etc/app"},
-        {"name": "all", "mountPath": "/etc/all"},
-        {"name": "scratch", "mountPath": "/tmp/scratch"},
-        {"name": "data", "mountPath": "/data"},
+        {"name": "settings", "mountPath": "etc/app"},
+        {"name": "all", "mountPath": "etc/all"},
+        {"name": "scratch", "mountPath": "tmp/scratch"},
+        {"name": "data", "mountPath": "data"},
     ]);
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
@@ -147,8 +147,7 @@ async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
     let mut by_claim = script_pod("by-claim", "u3", "exec sleep 1000");
     by_claim["spec"]["volumes"] =
         json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
-    by_claim["spec"]["containers"][0]["volumeMounts"] =
-        json!([{"name": "v", "mountPath": "/data"}]);
+    by_claim["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "data"}]);
     let bench = Bench::new(&[by_env, by_volume, by_claim]);
     let edged = bench.edged().await;
     for (pod, reason, named) in [
@@ -168,7 +167,7 @@ async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
     bench.edge.apply(&secret("token", json!({})));
     bench.edge.apply(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "shop"}, "spec": {},
+        "metadata": {"name": "data", "namespace": "shop", "uid": "c1"}, "spec": {},
     }));
     for pod in ["by-env", "by-volume", "by-claim"] {
         bench.edge.until_status(pod, "a ready pod", is_ready).await;
@@ -190,7 +189,7 @@ async fn a_container_starts_again_with_what_its_objects_hold_by_then() {
     pod["spec"]["volumes"] =
         json!([{"name": "v", "configMap": {"name": "settings", "optional": true}}]);
     let container = &mut pod["spec"]["containers"][0];
-    container["volumeMounts"] = json!([{"name": "v", "mountPath": "/etc/app"}]);
+    container["volumeMounts"] = json!([{"name": "v", "mountPath": "etc/app"}]);
     container["env"] = json!([
         {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
     ]);

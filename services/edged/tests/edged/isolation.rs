@@ -119,9 +119,9 @@ async fn a_container_has_exactly_the_rights_of_its_spec_and_its_volumes() {
     ]);
     let mount = |name: &str, path: &str, read_only: bool| json!({"name": name, "mountPath": path, "readOnly": read_only});
     pod["spec"]["containers"][0]["volumeMounts"] = json!([
-        mount("scratch", "/scratch", false),
-        mount("frozen", "/frozen", is_root),
-        mount("keys", "/run/keys", true),
+        mount("scratch", "scratch", false),
+        mount("frozen", "frozen", is_root),
+        mount("keys", "run/keys", true),
     ]);
     pod["spec"]["containers"][0]["securityContext"] =
         json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
@@ -193,7 +193,7 @@ async fn a_link_that_a_container_leaves_in_its_directory_leads_no_further_than_i
     let mut pod = separate(script_pod("web", "u1", &script));
     pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
     pod["spec"]["containers"][0]["volumeMounts"] =
-        json!([{"name": "scratch", "mountPath": "/etc/app/scratch"}]);
+        json!([{"name": "scratch", "mountPath": "etc/app/scratch"}]);
     bench.edge.apply(&pod);
     let fails = |status: &Value| {
         let last = &status["containerStatuses"][0]["lastState"]["terminated"];

@@ -2,6 +2,7 @@
 
 mod autonomy;
 mod bench;
+mod claims;
 mod conformance;
 mod content;
 mod deletion;
@@ -10,6 +11,7 @@ mod fields;
 mod health;
 mod isolation;
 mod life;
+mod mounts;
 mod node;
 mod sandboxes;
 mod shim;

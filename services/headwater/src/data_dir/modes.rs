@@ -52,10 +52,14 @@ fn is_of_containers(path: &Path) -> bool {
     let names: Vec<_> = path.components().map(Component::as_os_str).collect();
     let Some(edged) = names.iter().position(|name| *name == "edged") else { return false };
     let below: Vec<_> = names[edged + 1..].iter().filter_map(|name| name.to_str()).collect();
-    matches!(
-        below[..],
-        ["pods", _, "volumes", _] | ["pods", _, "containers", _, "rootfs"] | ["claims", _]
-    )
+    match below[..] {
+        ["pods", _, "volumes", _]
+        | ["pods", _, "containers", _, "rootfs"]
+        | ["claims", _, "data"] => true,
+        // A claim of an earlier version, which has the name of a namespace before the underscore.
+        ["claims", name] => name.contains('_'),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -70,11 +74,17 @@ mod tests {
     fn others_lose_every_right_but_in_what_containers_own() {
         let dir = tempfile::tempdir().expect("a directory");
         let pod = Path::new("nodes/gw/edged/pods/u1");
-        let ours = ["state/1.sst", "nodes/gw/edged/logs/a/0.log", "version"];
+        let ours = [
+            "state/1.sst",
+            "nodes/gw/edged/logs/a/0.log",
+            "nodes/gw/edged/claims/c1/claim.json",
+            "version",
+        ];
         let of_pod = [pod.join("pod.json"), pod.join("containers/main/0/exit.json")];
         let of_containers = [
             pod.join("containers/main/rootfs/file"),
             pod.join("volumes/scratch/file"),
+            "nodes/gw/edged/claims/c1/data/file".into(),
             "nodes/gw/edged/claims/shop_data/file".into(),
         ];
         let ours: Vec<PathBuf> = ours.iter().map(PathBuf::from).chain(of_pod).collect();

@@ -42,6 +42,7 @@ impl Part for EdgePart {
         let tls = settings.tls().connector()?;
         let hubs = settings.hubs().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let local_user = settings.local_user().map_err(Failure::Usage)?;
+        let pod_bounds = settings.pod_bounds();
         let runs_pods = settings.edged.then_some(settings.runtime).flatten();
         let notes = shared_rights(runs_pods, settings.allow_root);
         let name = settings.node.ok_or_else(|| Failure::Usage("which node?".to_owned()))?;
@@ -56,6 +57,7 @@ impl Part for EdgePart {
                 Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root)?),
                 _ => None,
             },
+            pod_bounds,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,

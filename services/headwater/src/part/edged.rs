@@ -35,6 +35,7 @@ impl Part for EdgedPart {
         settings: EdgedSettings,
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
+        let bounds = settings.pod_bounds();
         let (Some(node), Some(socket), Some(kind)) =
             (settings.node, settings.edge, settings.runtime)
         else {
@@ -46,7 +47,8 @@ impl Part for EdgedPart {
         let socket = std::path::absolute(socket)?;
         let runtime = runtime(kind, settings.allow_root)?;
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
-        let config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
+        let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
+        bounds.set(&mut config);
         let edged = Edged::spawn(EdgedConfig { metrics, ..config }).await?;
         Ok(Self { edged })
     }

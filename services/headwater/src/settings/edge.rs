@@ -14,6 +14,7 @@ use headwater_telemetry::error_chain;
 use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
+use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
 
@@ -31,6 +32,10 @@ pub(crate) struct EdgeSettings {
     pub(crate) runtime: Option<Runtime>,
     /// Whether pods may run as root.
     pub(crate) allow_root: bool,
+    /// The number of pods that the node has room for. The default is that of the runtime.
+    pub(crate) pods_max: Option<u32>,
+    /// When the node lacks a resource.
+    pub(crate) pressure: Pressure,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -66,6 +71,8 @@ impl Default for EdgeSettings {
             edged: true,
             runtime: None,
             allow_root: false,
+            pods_max: None,
+            pressure: Pressure::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -101,6 +108,12 @@ impl Settings for EdgeSettings {
             }
             _ => {}
         }
+        if !self.edged && self.pods_max.is_some() {
+            let what = "with --no-edged this process runs no pods: set pods_max of `headwater \
+                        edged` instead";
+            return Err(InvalidSetting::new("pods_max", what));
+        }
+        self.pod_bounds().check()?;
         if self.api_user.is_some() && self.api_socket.is_none() {
             let what = "set the socket of the local API to a path that this user can reach, such as \
                         /run/headwater/edge.sock: the data directory is closed to others";
@@ -117,6 +130,11 @@ impl Settings for EdgeSettings {
 }
 
 impl EdgeSettings {
+    /// Returns the bounds of the node's pods.
+    pub(crate) fn pod_bounds(&self) -> PodBounds {
+        PodBounds { pods_max: self.pods_max, pressure: self.pressure }
+    }
+
     /// Returns the addresses of hubs.
     ///
     /// # Errors
@@ -223,6 +241,12 @@ mod tests {
             ),
             (EdgeSettings { runtime: None, ..whole() }, "runtime", "--runtime"),
             (EdgeSettings { edged: false, ..whole() }, "runtime", "headwater edged"),
+            (
+                EdgeSettings { edged: false, runtime: None, pods_max: Some(9), ..whole() },
+                "pods_max",
+                "headwater edged",
+            ),
+            (EdgeSettings { pods_max: Some(0), ..whole() }, "pods_max", "1 to 10000"),
             (EdgeSettings { api_user: Some("0".to_owned()), ..whole() }, "api_socket", "can reach"),
         ] {
             let error = wrong.check().expect_err(reason);

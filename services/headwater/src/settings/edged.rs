@@ -9,6 +9,7 @@ use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::edge::owner_of;
+use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 
 /// The settings of a pod worker.
@@ -23,6 +24,10 @@ pub(crate) struct EdgedSettings {
     pub(crate) runtime: Option<Runtime>,
     /// Whether pods may run as root.
     pub(crate) allow_root: bool,
+    /// The number of pods that the node has room for. The default is that of the runtime.
+    pub(crate) pods_max: Option<u32>,
+    /// When the node lacks a resource.
+    pub(crate) pressure: Pressure,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -42,6 +47,8 @@ impl Default for EdgedSettings {
             node: None,
             runtime: None,
             allow_root: false,
+            pods_max: None,
+            pressure: Pressure::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -64,8 +71,15 @@ impl Settings for EdgedSettings {
         ];
         match missing.into_iter().find(|(_, is_missing, _)| *is_missing) {
             Some((key, _, what)) => Err(InvalidSetting::new(key, what)),
-            None => Ok(()),
+            None => self.pod_bounds().check(),
         }
+    }
+}
+
+impl EdgedSettings {
+    /// Returns the bounds of the node's pods.
+    pub(crate) fn pod_bounds(&self) -> PodBounds {
+        PodBounds { pods_max: self.pods_max, pressure: self.pressure }
     }
 }
 
@@ -103,10 +117,13 @@ mod tests {
         };
         whole.check().expect("enough");
         assert_eq!(whole.owner(), "edged gw-7");
+        let pressure = Pressure { disk_available_percent: 100, ..Pressure::default() };
         for (wrong, key) in [
             (EdgedSettings { edge: None, ..whole.clone() }, "edge"),
             (EdgedSettings { node: None, ..whole.clone() }, "node"),
             (EdgedSettings { runtime: None, ..whole.clone() }, "runtime"),
+            (EdgedSettings { pods_max: Some(0), ..whole.clone() }, "pods_max"),
+            (EdgedSettings { pressure, ..whole.clone() }, "pressure.disk_available_percent"),
         ] {
             assert_eq!(wrong.check().expect_err(key).key, key);
         }

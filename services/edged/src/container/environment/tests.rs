@@ -41,7 +41,7 @@ fn with_fields<T>(container: &Value, work: impl FnOnce(&Container, &FieldSource<
 fn objects() -> Objects {
     let mut objects = Objects::default();
     let map = json!({"data": {"k": "v"}}).to_string();
-    objects.insert(&"shop/configmap/m".parse().expect("a key"), map.as_bytes()).expect("a map");
+    objects.insert(&"shop/configmap/m".parse().expect("a key"), "", map.as_bytes()).expect("a map");
     objects
 }
 
@@ -112,6 +112,7 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
     let wanted = Mount {
         volume: "v".to_owned(),
         path: "etc/app".into(),
+        is_absolute: true,
         sub_path: Some("part".into()),
         read_only: false,
     };
@@ -183,7 +184,9 @@ fn a_secret_that_is_no_text_is_refused_by_its_name_and_key() {
     let mut objects = Objects::default();
     // The byte 0xff.
     let secret = json!({"data": {"raw": "/w==", "text": "aHVzaA=="}}).to_string();
-    objects.insert(&"shop/secret/s".parse().expect("a key"), secret.as_bytes()).expect("a secret");
+    objects
+        .insert(&"shop/secret/s".parse().expect("a key"), "", secret.as_bytes())
+        .expect("a secret");
     let by_key = |key: &str| {
         let reference = json!({"name": "s", "key": key});
         json!({"name": "c", "env": [{"name": "X", "valueFrom": {"secretKeyRef": reference}}]})
@@ -241,7 +244,7 @@ fn one_config_map_as_the_environment_a_thousand_times_is_bounded_work() {
     let data: BTreeMap<String, String> =
         (0..10_000).map(|key| (format!("K{key}"), "v".repeat(90))).collect();
     let map = json!({ "data": data }).to_string();
-    objects.insert(&"shop/configmap/m".parse().expect("a key"), map.as_bytes()).expect("a map");
+    objects.insert(&"shop/configmap/m".parse().expect("a key"), "", map.as_bytes()).expect("a map");
     let container = |times: usize| {
         let from: Vec<Value> = (0..times).map(|_| json!({"configMapRef": {"name": "m"}})).collect();
         json!({"name": "c", "envFrom": from})

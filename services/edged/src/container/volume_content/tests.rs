@@ -32,7 +32,7 @@ fn objects(all: &[(&str, Value)]) -> Objects {
     let mut objects = Objects::default();
     for (key, object) in all {
         let key = key.parse().expect("a key");
-        objects.insert(&key, object.to_string().as_bytes()).expect("an object");
+        objects.insert(&key, "", object.to_string().as_bytes()).expect("an object");
     }
     objects
 }
@@ -121,7 +121,7 @@ fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
     let objects = objects(&[
         ("shop/persistentvolumeclaim/bound", claim("pv")),
         ("shop/persistentvolumeclaim/far", claim("nfs")),
-        ("shop/persistentvolumeclaim/free", json!({"spec": {}})),
+        ("shop/persistentvolumeclaim/free", json!({"metadata": {"uid": "c3"}, "spec": {}})),
         ("null/persistentvolume/pv", json!({"spec": {"hostPath": {"path": "/srv/data"}}})),
         ("null/persistentvolume/nfs", json!({"spec": {"nfs": {"path": "/", "server": "n"}}})),
     ]);
@@ -131,8 +131,8 @@ fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
     };
     let host = VolumeContent::Host { path: "/srv/data".to_owned(), kind: String::new() };
     assert_eq!(content("bound"), host);
-    let own = VolumeContent::Claim { namespace: "shop".to_owned(), name: "free".to_owned() };
-    assert_eq!(content("free"), own);
+    let VolumeContent::Claim(own) = content("free") else { panic!("no directory") };
+    assert_eq!((own.name.to_string().as_str(), own.uid.as_str()), ("shop/free", "c3"));
     assert!(matches!(content("far"), VolumeContent::Unsupported { .. }));
 }
 

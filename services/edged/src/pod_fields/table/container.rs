@@ -76,7 +76,11 @@ static RESOURCE_REQUIREMENTS: Type = Type {
 static VOLUME_MOUNT: Type = Type {
     name: "VolumeMount",
     fields: &[
-        field("mountPath"),
+        field("mountPath").remark(
+            "with `process` a relative path lies below the container's working directory, \
+             `$HEADWATER_ROOT`; an absolute one needs a pod worker with the rights of root, and is \
+             refused otherwise",
+        ),
         field("mountPropagation").refused(
             PROCESS,
             Is(&["None", "HostToContainer"]),

@@ -102,7 +102,7 @@ fn prepare(
     state: &ProcessState,
     pod: &PodRecord,
     launch: &LaunchSpec,
-    rights: LaunchRights,
+    mut rights: LaunchRights,
     attempt: u32,
 ) -> Result<(RunDirectory, RunSpec), RuntimeError> {
     let name = &launch.container;
@@ -152,7 +152,12 @@ fn prepare(
     }
     // A read-only volume that the pod worker itself writes needs no view.
     let is_kept = |mount: &Mount| mount.read_only && !volumes::is_written_here(&layout, mount);
-    let needs_view = has_other_user || layout.mounts.iter().any(is_kept);
+    let can_separate = state.policy.own.can_separate;
+    let has_absolute = can_separate && layout.mounts.iter().any(|mount| mount.is_absolute);
+    // The container may own what it sees at a path of the host, such as /etc/passwd: no program of
+    // the host that trusts such a path may give it more rights.
+    rights.no_new_privileges |= has_absolute;
+    let needs_view = has_other_user || has_absolute || layout.mounts.iter().any(is_kept);
     let view = needs_view.then(|| View::of(paths.dir(), &layout));
     let run = RunSpec {
         argv: launch.argv.clone(),

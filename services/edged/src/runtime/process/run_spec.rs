@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::mount_point;
 use super::rights::LaunchRights;
 use super::termination_file::TerminationFile;
 use super::volumes;
@@ -55,6 +56,12 @@ pub(super) struct View {
     pub(super) dir: PathBuf,
     /// What is seen at its own path.
     pub(super) places: Vec<ViewPlace>,
+    /// The container's root directory.
+    #[serde(default)]
+    pub(super) root: PathBuf,
+    /// The absolute paths that are links to the same paths below the root directory.
+    #[serde(default)]
+    pub(super) mount_paths: Vec<PathBuf>,
 }
 
 /// A file or directory that a view shows. Where the path is a link, its target is seen there.
@@ -93,6 +100,11 @@ impl View {
         }
         let root = ViewPlace { path: layout.root.clone(), read_only: false };
         let volumes = volumes.into_iter().map(|(path, read_only)| ViewPlace { path, read_only });
-        Self { dir: dir.to_owned(), places: std::iter::once(root).chain(volumes).collect() }
+        Self {
+            dir: dir.to_owned(),
+            places: std::iter::once(root).chain(volumes).collect(),
+            root: layout.root.clone(),
+            mount_paths: mount_point::shown(&layout.mounts),
+        }
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::claims::ClaimDirectories;
 use super::rights::RightsPolicy;
 use super::run_directory::{RunDirectory, RunProcess};
 use super::secret_memory::SecretMemory;
@@ -20,6 +21,8 @@ use crate::runtime::{Exit, PodState, RunHistory, RunState};
 #[derive(Debug)]
 pub(super) struct ProcessState {
     pub(super) paths: Paths,
+    /// The directories of claims.
+    pub(super) claims: ClaimDirectories,
     /// The shim's program and arguments.
     pub(super) shim: Vec<String>,
     pub(super) shim_env: Vec<(String, String)>,

@@ -1,8 +1,8 @@
 //! Writes volumes to the disk, and links them into the root directories of containers.
 //!
 //! A container starts in its own root directory, in which every mountPath is a link to its volume. A
-//! command reaches `/etc/app` of its manifest as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute
-//! path is the host's.
+//! command reaches `etc/app` of its manifest as such or as `$HEADWATER_ROOT/etc/app`. An absolute
+//! mountPath leads there, too (`mount_point`).
 //!
 //! A container of another user has no rights in the pod worker's directory. Its view of mounts shows
 //! it its root directory and its volumes, and its own launch stage makes the links, so that a link
@@ -16,6 +16,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::claims::ClaimDirectories;
 use super::rights::UserIdentity;
 use super::run_spec::Layout;
 use super::secret_memory::SecretMemory;
@@ -63,6 +64,7 @@ impl Audience {
 /// Writes the pod's volumes, or brings them up to date.
 pub(super) fn write(
     paths: &Paths,
+    claims: &ClaimDirectories,
     memory: &SecretMemory,
     pod: &PodUid,
     volumes: &[Volume],
@@ -87,12 +89,7 @@ pub(super) fn write(
                 host_path(&volume.name, Path::new(host), kind)?;
                 link(&path, Path::new(host))?;
             }
-            VolumeContent::Claim { namespace, name } => {
-                create(&paths.all_claims(), 0o700)?;
-                let claim = paths.claim(namespace, name);
-                create(&claim, audience.shared_dir())?;
-                link(&path, &claim)?;
-            }
+            VolumeContent::Claim(claim) => claims.link(claim, audience.shared_dir(), &path)?,
             VolumeContent::Unsupported { kind } => {
                 let cause = format!(
                     "the process runtime has no {kind}: use hostPath, emptyDir, a claim, \
@@ -328,7 +325,8 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
     }
 }
 
-fn create(path: &Path, mode: u32) -> Result<(), FileError> {
+/// Makes a directory and those above it, with this mode. A directory that exists keeps its mode.
+pub(super) fn create(path: &Path, mode: u32) -> Result<(), FileError> {
     create_dirs(path, mode).map_err(FileError::new("create", path))
 }
 
@@ -362,7 +360,7 @@ fn remove_files(path: &Path) -> Result<(), FileError> {
 }
 
 /// Makes `path` a link to `target`. It replaces another link or an empty directory.
-fn link(path: &Path, target: &Path) -> Result<(), FileError> {
+pub(super) fn link(path: &Path, target: &Path) -> Result<(), FileError> {
     if fs::read_link(path).is_ok_and(|present| present == target) {
         return Ok(());
     }

@@ -1,5 +1,5 @@
 //! The container's own view of mounts: its directory and its volumes at their own paths, and
-//! nothing else of the pod worker's.
+//! nothing else of the pod worker's. `mount_paths` shows the volumes at the paths of the spec, too.
 //!
 //! Only the owner may enter the directories above a pod's. In the view the first such directory is
 //! empty, but for the paths that lead to the container's own places.
@@ -16,6 +16,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::runtime::process::run_spec::View;
+
+mod mount_paths;
 
 /// The paths to the places: a few directories.
 const COVER_OPTIONS: &str = "mode=0755,size=1m,nr_inodes=4096";
@@ -37,8 +39,15 @@ pub(super) fn enter(view: &View) -> io::Result<()> {
         show(source, &place.path, place.read_only)
             .map_err(|error| io::Error::new(error.kind(), format!("{:?}: {error}", place.path)))?;
     }
+    fix(&cover)?;
+    mount_paths::show(&view.root, &view.mount_paths)
+}
+
+/// Makes a directory of this view read-only. What is mounted below it stays as it is.
+fn fix(path: &Path) -> io::Result<()> {
+    let bare = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let fixed = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | bare;
-    Ok(mount(NO_PATH, &cover, NO_PATH, fixed, NO_PATH)?)
+    Ok(mount(NO_PATH, path, NO_PATH, fixed, NO_PATH)?)
 }
 
 /// The first directory from the root down to `dir` that others may not enter; `dir` if there is

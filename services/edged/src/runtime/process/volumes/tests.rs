@@ -104,6 +104,7 @@ fn a_mount_below_another_replaces_nothing_that_is_there() {
     let mount = |volume: &str, path: &str| Mount {
         volume: volume.to_owned(),
         path: path.into(),
+        is_absolute: true,
         sub_path: None,
         read_only: false,
     };

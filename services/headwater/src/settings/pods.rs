@@ -1,0 +1,187 @@
+//! How many pods a node has room for, and when it lacks a resource: settings of `edge` and `edged`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use headwater_edged::{EdgedConfig, PressureSettings};
+use headwater_settings::{InvalidSetting, duration_text};
+use serde::{Deserialize, Serialize};
+
+/// The room for pods: at least one, and at most as many as load tests have run on a node.
+const PODS_MAX: RangeInclusive<u32> = 1..=10_000;
+
+/// The thresholds of memory, in MiB: 1 TiB is more than a gateway has.
+const MEMORY_AVAILABLE_MIB: RangeInclusive<u64> = 0..=1 << 20;
+
+/// The thresholds in percent. A node of which nothing may be used would always lack the resource.
+const PERCENT: RangeInclusive<u8> = 0..=99;
+
+/// The longest time that a pressure lasts after its cause: the scheduler avoids the node meanwhile.
+const HOLD_MAX: Duration = Duration::from_hours(24);
+
+/// The `[pressure]` table: below which remainder the Node reports that it lacks a resource. Zero
+/// turns a threshold off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pressure {
+    /// Memory that processes can still get, in MiB.
+    pub(crate) memory_available_mib: u64,
+    /// Free bytes of the file system of the data directory, in percent.
+    pub(crate) disk_available_percent: u8,
+    /// Free files of this file system, in percent.
+    pub(crate) files_free_percent: u8,
+    /// Free process ids, in percent.
+    pub(crate) pids_available_percent: u8,
+    /// The time for which there must be enough before a pressure ends.
+    #[serde(with = "duration_text")]
+    pub(crate) hold: Duration,
+}
+
+/// The bounds of a node's pods, as its pod worker takes them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PodBounds {
+    /// The room for pods; `None`: that of the runtime.
+    pub(crate) pods_max: Option<u32>,
+    /// When the node lacks a resource.
+    pub(crate) pressure: Pressure,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        let default = PressureSettings::default();
+        Self {
+            memory_available_mib: default.memory_available_bytes >> 20,
+            disk_available_percent: default.disk_available_percent,
+            files_free_percent: default.files_free_percent,
+            pids_available_percent: default.pids_available_percent,
+            hold: default.hold,
+        }
+    }
+}
+
+impl PodBounds {
+    /// Checks that each bound is in its range.
+    ///
+    /// # Errors
+    /// The setting, its value, and the range.
+    pub(crate) fn check(&self) -> Result<(), InvalidSetting> {
+        let Pressure {
+            memory_available_mib,
+            disk_available_percent,
+            files_free_percent,
+            pids_available_percent,
+            hold,
+        } = self.pressure;
+        if let Some(pods_max) = self.pods_max {
+            check("pods_max", pods_max, &PODS_MAX)?;
+        }
+        check("pressure.memory_available_mib", memory_available_mib, &MEMORY_AVAILABLE_MIB)?;
+        check("pressure.disk_available_percent", disk_available_percent, &PERCENT)?;
+        check("pressure.files_free_percent", files_free_percent, &PERCENT)?;
+        check("pressure.pids_available_percent", pids_available_percent, &PERCENT)?;
+        if hold > HOLD_MAX {
+            let what = "a node would report a pressure for more than a day after its end: set at \
+                        most 24h";
+            return Err(InvalidSetting::new("pressure.hold", what));
+        }
+        Ok(())
+    }
+
+    /// Sets them in a pod worker's configuration.
+    pub(crate) fn set(&self, config: &mut EdgedConfig) {
+        let Pressure {
+            memory_available_mib,
+            disk_available_percent,
+            files_free_percent,
+            pids_available_percent,
+            hold,
+        } = self.pressure;
+        if let Some(pods_max) = self.pods_max {
+            config.settings.pods_max = pods_max;
+        }
+        config.settings.pressure = PressureSettings {
+            memory_available_bytes: memory_available_mib << 20,
+            disk_available_percent,
+            files_free_percent,
+            pids_available_percent,
+            hold,
+        };
+    }
+}
+
+fn check<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    range: &RangeInclusive<T>,
+) -> Result<(), InvalidSetting> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let what = format!("{value} is out of range: set {} to {}", range.start(), range.end());
+    Err(InvalidSetting::new(key, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_edged::RuntimeKind;
+
+    use super::*;
+
+    fn config(bounds: PodBounds) -> EdgedConfig {
+        let node = "gw-7".parse().expect("a name");
+        let mut config =
+            EdgedConfig::new(node, "edge.sock".into(), "edged".into(), RuntimeKind::Hollow);
+        bounds.set(&mut config);
+        config
+    }
+
+    #[test]
+    fn bounds_that_are_not_set_are_those_of_the_runtime_and_of_a_kubelet() {
+        let unset = config(PodBounds::default());
+        assert_eq!(unset.settings.pods_max, 10_000, "a hollow node has room for many");
+        assert_eq!(unset.settings.pressure, PressureSettings::default());
+        let pressure = Pressure { memory_available_mib: 3, ..Pressure::default() };
+        let set = config(PodBounds { pods_max: Some(7), pressure });
+        assert_eq!(set.settings.pods_max, 7);
+        assert_eq!(set.settings.pressure.memory_available_bytes, 3 << 20);
+    }
+
+    #[test]
+    fn a_bound_out_of_its_range_is_named_with_the_range() {
+        PodBounds::default().check().expect("the defaults are in range");
+        let with = |change: &dyn Fn(&mut PodBounds)| {
+            let mut bounds = PodBounds::default();
+            change(&mut bounds);
+            let error = bounds.check().expect_err("out of range");
+            (error.key, error.reason)
+        };
+        for (key, range, (found, reason)) in [
+            ("pods_max", "0 is out of range: set 1 to 10000", with(&|b| b.pods_max = Some(0))),
+            ("pods_max", "10001", with(&|b| b.pods_max = Some(10_001))),
+            (
+                "pressure.memory_available_mib",
+                "set 0 to 1048576",
+                with(&|b| b.pressure.memory_available_mib = 1 << 21),
+            ),
+            (
+                "pressure.disk_available_percent",
+                "100 is out of range: set 0 to 99",
+                with(&|b| b.pressure.disk_available_percent = 100),
+            ),
+            (
+                "pressure.files_free_percent",
+                "0 to 99",
+                with(&|b| b.pressure.files_free_percent = 101),
+            ),
+            (
+                "pressure.pids_available_percent",
+                "0 to 99",
+                with(&|b| b.pressure.pids_available_percent = 255),
+            ),
+            ("pressure.hold", "at most 24h", with(&|b| b.pressure.hold = Duration::from_hours(25))),
+        ] {
+            assert_eq!(found, key);
+            assert!(reason.contains(range), "{key}: {reason}");
+        }
+    }
+}
