@@ -32,7 +32,7 @@ pub(crate) fn watched(
         return build();
     }
     let builds = place.binaries(profile).join("build");
-    let (done, is_done) = mpsc::channel::<()>();
+    let (done, is_done) = mpsc::sync_channel::<()>(0);
     thread::scope(|scope| {
         scope.spawn(move || {
             let began = Instant::now();

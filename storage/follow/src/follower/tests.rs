@@ -195,6 +195,11 @@ impl Owner {
         self.append(vec![draft]).await;
     }
 
+    async fn heads(&mut self) {
+        self.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
+        self.read().await;
+    }
+
     async fn repair(&mut self) {
         let writer = self.writer.as_ref().expect("claimed");
         let mut drafts = Vec::new();
@@ -268,6 +273,7 @@ async fn play(acts: Vec<Act>) {
     let mut owner = Owner::new(&log).await;
     let mut engine = Arc::new(MemoryEngine::new());
     let mut follower = open(&log, &engine).await;
+    let mut without_heads_ms = 0;
     for act in acts {
         match act {
             Act::Set { stream, key, object } => {
@@ -300,16 +306,19 @@ async fn play(acts: Vec<Act>) {
                 drain_or_rebuild(&mut follower, &log, &engine).await;
                 engine = Arc::new(engine.crash(Survival::Everything));
                 log.advance_clock(ms);
+                // A writer appends heads before compaction drops a tombstone.
+                without_heads_ms += ms;
+                if without_heads_ms >= WINDOW_MS {
+                    owner.heads().await;
+                    without_heads_ms = 0;
+                }
                 let beats = owner.writer.as_ref().expect("claimed").heartbeats();
                 beats.append(false, Duration::from_secs(10)).await.expect("appended");
                 owner.read().await;
                 follower = open(&log, &engine).await;
             }
             Act::Compact => log.compact(),
-            Act::Heads => {
-                owner.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
-                owner.read().await;
-            }
+            Act::Heads => owner.heads().await,
         }
     }
     drain_or_rebuild(&mut follower, &log, &engine).await;
