@@ -73,6 +73,8 @@ struct Description {
     history: StoryResponse,
     /// The node of the object: itself, or the node of a pod.
     node: Option<NodeStatus>,
+    /// Whether it is the object as of a past moment. The nodes of then are not known.
+    is_past: bool,
     /// The pods of a node.
     pods: Vec<Value>,
 }
@@ -124,7 +126,8 @@ impl Description {
             }
             pods.sort_by(get::by_name);
         }
-        Ok(Self { object_type, object, history: story, node, pods })
+        let is_past = args.scope.at.is_some();
+        Ok(Self { object_type, object, history: story, node, is_past, pods })
     }
 
     fn text(&self, moment: Moment) -> String {

@@ -153,11 +153,15 @@ fn state(writer: &mut FieldWriter, title: &str, state: &Value) {
 pub(super) fn waits(description: &Description, now: Timestamp) -> Vec<String> {
     let pod = &description.object;
     let mut waits = Vec::new();
-    if text_or(pod, "/spec/nodeName", "").is_empty() {
-        waits.push("a node".to_owned());
-    }
-    if let Some(node) = description.node.as_ref().filter(|node| node.state != "in step") {
-        waits.push(format!("its node, which is {}{}", node.state, because(&node.trouble)));
+    let node_name = text_or(pod, "/spec/nodeName", "");
+    match &description.node {
+        _ if node_name.is_empty() => waits.push("a node".to_owned()),
+        None if description.is_past => {}
+        None => waits.push(format!("node {node_name}, which does not exist")),
+        Some(node) if node.state != "in step" => {
+            waits.push(format!("its node, which is {}{}", node.state, because(&node.trouble)));
+        }
+        Some(_) => {}
     }
     for reference in
         description.history.references.iter().filter(|one| one.required && !one.present)

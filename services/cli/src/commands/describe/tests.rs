@@ -61,6 +61,7 @@ fn description() -> Description {
             last_contact_ms: 1,
             ..NodeStatus::default()
         }),
+        is_past: false,
         pods: Vec::new(),
     }
 }
@@ -100,6 +101,18 @@ fn the_description_of_a_pod_has_its_history() {
     ] {
         assert!(text.contains(expected), "{expected:?} in\n{text}");
     }
+}
+
+#[test]
+fn a_pod_of_a_node_that_does_not_exist_waits_for_it() {
+    let mut description = description();
+    description.object["spec"]["nodeName"] = json!("gw-9");
+    description.node = None;
+    let text = description.text(at(0));
+    assert!(text.contains("Waits For:        node gw-9, which does not exist\n"), "{text}");
+    description.is_past = true;
+    let text = description.text(at(0));
+    assert!(!text.contains("node gw-9, which"), "the nodes of then are not known: {text}");
 }
 
 #[test]
