@@ -225,7 +225,7 @@ fn the_past_is_shown_as_it_was() {
         (&["get", "cm", "--at", "3"], 2, "--node"),
         (&["get", "cm", "--at", "soon"], 2, "soon"),
         (&["get", "cm", "--node", "node-9"], 1, "node-9"),
-        (&["get", "deployments"], 2, "deployments"),
+        (&["get", "ingresses"], 2, "ingresses"),
         (&["get", "pod", "nobody"], 1, "nobody"),
         (&["history", "nonsense"], 2, "nonsense"),
         (&["logs", "talker", "-c", "other"], 2, "other"),
