@@ -8,7 +8,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `child`, [`stage`] | the start of a command: the shim's side, and the process that becomes it |
+//! | `child`, `stage` | the start of a command: the shim's side, and the process that becomes it |
 //! | `view` | the container's own view of mounts |
 //! | `reaper`, `commands` | the ends of children; commands of probes and hooks |
 //! | `log` | the container's log |
