@@ -200,7 +200,7 @@ pub struct Get {
     /// Sort by the value at a path: .metadata.creationTimestamp
     #[arg(long, value_name = "PATH")]
     pub sort_by: Option<String>,
-    /// Output form: table, wide, json, yaml, name, jsonpath=TEMPLATE ('{.items[*].metadata.name}'), or
+    /// Output form: table, wide, json, yaml, name, jsonpath=TEMPLATE ('{.metadata.name}'), or
     /// custom-columns=HEADER:PATH,... (NAME:.metadata.name)
     #[arg(
         short,
