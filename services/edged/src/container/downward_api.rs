@@ -22,6 +22,16 @@ pub(crate) struct FieldSource<'a> {
     pub(crate) allocatable: Allocatable,
 }
 
+#[cfg(test)]
+impl<'a> FieldSource<'a> {
+    /// The fields of `pod` on a node of four processors and 8 GiB on loopback.
+    pub(crate) fn on_a_test_node(pod: &'a Pod) -> Self {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
+        Self { pod, node: "gw-1", node_address: address, pod_address: address, allocatable }
+    }
+}
+
 /// What a node has for its pods: the limit of a container that has none of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allocatable {

@@ -355,18 +355,25 @@ impl World {
         };
         events.iter().filter(of_pod).map(text).collect()
     }
+
+    /// A writer that has published the pods `p` and `q`, and a standby whose source drew other UIDs for
+    /// them.
+    async fn start_with_standby(&self) -> (Running, Running) {
+        let writing = self.start().await;
+        writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
+        let standby = self.elsewhere().start().await;
+        standby.send([SourceEvent::Init]).await;
+        let same = [described("p", "p2", "x"), described("q", "q2", "x")];
+        standby.send(same.into_iter().map(SourceEvent::InitApply)).await;
+        standby.send([SourceEvent::InitDone]).await;
+        (writing, standby)
+    }
 }
 
 #[tokio::test]
 async fn a_new_writer_keeps_the_uids_of_published_pods() {
     let world = World::new();
-    let writing = world.start().await;
-    writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
-    let standby = world.elsewhere().start().await;
-    standby.send([SourceEvent::Init]).await;
-    let same = [described("p", "p2", "x"), described("q", "q2", "x")];
-    standby.send(same.into_iter().map(SourceEvent::InitApply)).await;
-    standby.send([SourceEvent::InitDone]).await;
+    let (writing, standby) = world.start_with_standby().await;
     standby.stands_by().await;
     writing.controller.stop().await;
     standby.reconciled(1).await;
@@ -399,13 +406,7 @@ async fn a_new_writer_keeps_the_uids_of_published_pods() {
 #[tokio::test]
 async fn a_standby_adopts_published_uids_ahead_and_a_take_over_only_what_changed_since() {
     let world = World::new();
-    let writing = world.start().await;
-    writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
-    let standby = world.elsewhere().start().await;
-    standby.send([SourceEvent::Init]).await;
-    let same = [described("p", "p2", "x"), described("q", "q2", "x")];
-    standby.send(same.into_iter().map(SourceEvent::InitApply)).await;
-    standby.send([SourceEvent::InitDone]).await;
+    let (writing, standby) = world.start_with_standby().await;
     let uid = async |name: &str| {
         let key = format!("d/pod/{name}").parse().expect("a key");
         standby.controller.picture().object(&key).map(|object| object.uid().to_owned())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::scan::Scan;
 
 /// How long the files must stay the same before they are followed again: longer than a pause within a
-/// copy or a checkout, and short for a person who waits for it.
+/// copy or a checkout, and short for an operator.
 pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The interval of looks at a folder that is not in order: a watch on a folder that was replaced sees

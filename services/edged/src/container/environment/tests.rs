@@ -1,13 +1,10 @@
 //! What a container is started with.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::container::downward_api::Allocatable;
 
 fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReason> {
     with_fields(&container, |container, fields| {
@@ -26,15 +23,7 @@ fn with_fields<T>(container: &Value, work: impl FnOnce(&Container, &FieldSource<
         "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}],
     }});
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
-    let fields = FieldSource {
-        pod: &pod,
-        node: "gw-1",
-        node_address: address,
-        pod_address: address,
-        allocatable,
-    };
+    let fields = FieldSource::on_a_test_node(&pod);
     work(&crate::pod::main_containers(&pod)[0], &fields)
 }
 

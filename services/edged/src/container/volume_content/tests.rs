@@ -1,13 +1,10 @@
 //! What volumes hold.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use serde_json::{Value, json};
 
 use super::super::volume::VolumeFile;
 use super::super::volume_files::is_safe_path;
 use super::*;
-use crate::container::downward_api::Allocatable;
 use k8s_openapi::api::core::v1::Pod;
 
 fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReason> {
@@ -16,15 +13,7 @@ fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReaso
     let spec = json!({"containers": [], "volumes": [volume]});
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
-    let fields = FieldSource {
-        pod: &pod,
-        node: "gw-1",
-        node_address: address,
-        pod_address: address,
-        allocatable,
-    };
+    let fields = FieldSource::on_a_test_node(&pod);
     resolve(&fields, objects).map(|mut volumes| volumes.remove(0).content)
 }
 
