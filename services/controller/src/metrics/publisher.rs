@@ -219,12 +219,19 @@ impl PublisherMetrics {
         }
     }
 
+    /// Counts a failure that suspends one partition.
+    pub(crate) fn append_suspended(&self) {
+        let [.., dead] = &self.append_failures;
+        dead.inc();
+    }
+
     pub(crate) fn append_failed(&self, error: &WriterError) {
         let [too_large, rejected, dead] = &self.append_failures;
         match error {
             WriterError::TooLarge { .. } => too_large.inc(),
             WriterError::Rejected { .. } => rejected.inc(),
-            WriterError::Suspended { .. } | WriterError::Dead { .. } => dead.inc(),
+            WriterError::Suspended { .. } => self.append_suspended(),
+            WriterError::Dead { .. } => dead.inc(),
         }
     }
 

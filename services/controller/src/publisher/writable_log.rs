@@ -457,9 +457,7 @@ impl WritableLog {
                 self.note_appended(partition, &positions);
             }
             FinishedAppend::Suspended { partition, reason } => {
-                let error = WriterError::Suspended { partition, reason };
-                self.metrics.append_failed(&error);
-                let WriterError::Suspended { reason, .. } = error else { return };
+                self.metrics.append_suspended();
                 self.note_suspended(partition, &reason);
                 self.show_away();
             }
