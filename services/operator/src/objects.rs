@@ -328,19 +328,10 @@ fn replica(
     };
     let mut objects = Objects::new();
     for position in reader.streams()? {
-        let mut after = None;
-        loop {
-            let chunk =
-                reader.entries(&position.stream, selection, after.as_ref(), CHUNK_ENTRIES)?;
-            let last = chunk.len() < CHUNK_ENTRIES;
-            after = chunk.last().map(|(key, _)| key.clone());
-            for (key, entry) in chunk {
-                if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
-                    objects.insert(key.clone(), value(&entry.object));
-                }
-            }
-            if last {
-                break;
+        for entry in reader.all_entries(&position.stream, selection, CHUNK_ENTRIES) {
+            let (key, entry) = entry?;
+            if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
+                objects.insert(key.clone(), value(&entry.object));
             }
         }
     }

@@ -151,16 +151,12 @@ impl Folds<'_> {
 fn damaged(state: &dyn Engine, stream: &StreamId, advice: &str) -> Result<String, EngineError> {
     let snapshot = state.snapshot();
     let reader = StreamReader::new(&*snapshot);
-    let (mut damaged, mut after) = (Vec::new(), None);
-    loop {
-        let chunk = reader.entries(stream, Selection::All, after.as_ref(), CHUNK_ENTRIES)?;
-        let differs =
-            chunk.iter().filter(|(_, one)| ObjectHash::of(&one.object) != one.object_hash);
-        damaged.extend(differs.map(|(key, _)| key.as_str().to_owned()));
-        if chunk.len() < CHUNK_ENTRIES {
-            break;
+    let mut damaged = Vec::new();
+    for entry in reader.all_entries(stream, Selection::All, CHUNK_ENTRIES) {
+        let (key, entry) = entry?;
+        if ObjectHash::of(&entry.object) != entry.object_hash {
+            damaged.push(key.as_str().to_owned());
         }
-        after = chunk.last().map(|(key, _)| key.clone());
     }
     let which = match damaged.as_slice() {
         [] => "the stored objects differ from the folded ones".to_owned(),

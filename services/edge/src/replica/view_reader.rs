@@ -125,19 +125,11 @@ impl ViewReader {
         selection: Selection<'_>,
         mut take: impl FnMut(Object),
     ) -> Result<(), EngineError> {
-        let reader = self.reader();
-        let mut after = None;
-        loop {
-            let chunk = reader.entries(stream, selection, after.as_ref(), LISTING_CHUNK)?;
-            let is_last = chunk.len() < LISTING_CHUNK;
-            after = chunk.last().map(|(key, _)| key.clone());
-            for (key, entry) in chunk {
-                Object::of_entry(key, entry).into_iter().for_each(&mut take);
-            }
-            if is_last {
-                return Ok(());
-            }
+        for entry in self.reader().all_entries(stream, selection, LISTING_CHUNK) {
+            let (key, entry) = entry?;
+            Object::of_entry(key, entry).into_iter().for_each(&mut take);
         }
+        Ok(())
     }
 
     /// The digests of a stream's entries; empty where there are more than `entries_max`.

@@ -162,30 +162,20 @@ impl<'f> FoldSource<'f> {
         self.fold.snapshots.at(stream, position, read)
     }
 
-    /// Calls `each` with every selected entry until it returns `false`; reads in chunks.
+    /// Calls `each` with every selected entry until it returns `false`.
     fn each_entry(
         &self,
         stream: &StreamId,
         selection: Selection<'_>,
         mut each: impl FnMut(EntryKey, Entry) -> bool,
     ) -> Result<(), SourceError> {
-        let mut after = None;
-        loop {
-            let chunk = self
-                .reader()
-                .entries(stream, selection, after.as_ref(), CHUNK_ENTRIES)
-                .map_err(unreadable)?;
-            let last = chunk.len() < CHUNK_ENTRIES;
-            for (key, entry) in chunk {
-                after = Some(key.clone());
-                if !each(key, entry) {
-                    return Ok(());
-                }
-            }
-            if last {
-                return Ok(());
+        for entry in self.reader().all_entries(stream, selection, CHUNK_ENTRIES) {
+            let (key, entry) = entry.map_err(unreadable)?;
+            if !each(key, entry) {
+                break;
             }
         }
+        Ok(())
     }
 }
 

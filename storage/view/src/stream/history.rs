@@ -159,19 +159,11 @@ impl History {
         let reader = StreamReader::new(&*snapshot);
         let position = reader.position(&self.stream).expect("reads");
         let at = position.map_or(0, |(checkpoint, _)| checkpoint.seq.0 as usize);
-        let (mut found, mut after) = (Model::new(), None);
-        loop {
-            let chunk =
-                reader.entries(&self.stream, Selection::All, after.as_ref(), 3).expect("reads");
-            after = chunk.last().map(|(key, _)| key.clone());
-            let count = chunk.len();
-            for (key, entry) in chunk {
-                assert!(entry.seq.0 as usize <= at, "{key} is from above the position {at}");
-                found.insert(key, (entry.uid, entry.resource_version, entry.object));
-            }
-            if count < 3 {
-                break;
-            }
+        let mut found = Model::new();
+        for entry in reader.all_entries(&self.stream, Selection::All, 3) {
+            let (key, entry) = entry.expect("reads");
+            assert!(entry.seq.0 as usize <= at, "{key} is from above the position {at}");
+            found.insert(key, (entry.uid, entry.resource_version, entry.object));
         }
         assert_eq!(found, self.states[at], "the state at seq {at} is not the fold of the log");
         if let Some((checkpoint, hash)) = position {

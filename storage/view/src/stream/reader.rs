@@ -125,6 +125,42 @@ impl<'r> StreamReader<'r> {
         rows.into_iter().map(|(key, stored)| Ok((key, stored.resolve(self.from)?))).collect()
     }
 
+    /// All selected entries, in order, read `chunk` at a time; at least 1. The iterator ends after an
+    /// error.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn all_entries<'s>(
+        &self,
+        stream: &'s StreamId,
+        selection: Selection<'s>,
+        chunk: usize,
+    ) -> impl Iterator<Item = Result<(EntryKey, Entry), EngineError>> + use<'r, 's> {
+        let reader = Self { from: self.from };
+        let (mut read, mut after, mut is_last) = (Vec::new().into_iter(), None, false);
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(entry) = read.next() {
+                    return Some(Ok(entry));
+                }
+                if is_last {
+                    return None;
+                }
+                match reader.entries(stream, selection, after.as_ref(), chunk) {
+                    Ok(entries) => {
+                        is_last = entries.len() < chunk;
+                        after = entries.last().map(|(key, _)| key.clone());
+                        read = entries.into_iter();
+                    }
+                    Err(error) => {
+                        is_last = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        })
+    }
+
     /// The first `limit` entries after `after`, without their objects. Fewer: there are no more.
     ///
     /// # Errors
