@@ -23,12 +23,14 @@
 //! | `source` | the fold as one session reads it |
 //! | `transfer` | deltas, snapshots and corrections, in parts |
 //! | `subscriptions` | which sessions wait for which stream |
+//! | `notification_pacer` | when the sessions of a shared stream are notified |
 
 mod follower;
 mod heads;
 mod history;
 mod history_rows;
 mod identities;
+mod notification_pacer;
 mod patches;
 mod shared_tails;
 mod source;

@@ -1,17 +1,21 @@
 //! The task that folds the downstream log, and notifies the sessions of what changed.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_event::StreamId;
 use headwater_follow::{FollowError, Follower, Step, WallClock};
 use headwater_log::acceptance::{FencedRecord, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 
 use super::Fold;
 use super::history::History;
+use super::notification_pacer::NotificationPacer;
 use crate::backoff::Backoff;
 use crate::metrics::FoldMetrics;
 
@@ -70,8 +74,18 @@ impl DownstreamFollower {
         };
         self.fold.refresh(&follower)?;
         self.notify_all();
+        let mut pacer = NotificationPacer::default();
         loop {
-            let step = match next(&mut follower).await {
+            let due = pacer.due();
+            let step = tokio::select! {
+                biased;
+                step = next(&mut follower) => step,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.notify_due(&mut pacer);
+                    continue;
+                }
+            };
+            let step = match step {
                 Ok(step) => step,
                 Err(error) if error.is_unavailable() => {
                     self.reconnect(&mut follower, error, backoff).await?;
@@ -84,13 +98,31 @@ impl DownstreamFollower {
             if self.fold.refresh(&follower)? {
                 self.notify_all();
             } else {
-                let streams = step.outcomes.iter().filter_map(|outcome| match outcome {
-                    Outcome::Accepted(envelope) => Some(&envelope.stream),
-                    _ => None,
-                });
-                self.fold.subscriptions().notify(streams);
+                self.notify_changed(&mut pacer, &step);
+                // A log that always has records must not delay the streams that wait.
+                self.notify_due(&mut pacer);
             }
         }
+    }
+
+    /// Notifies the sessions of the streams that a step has changed, or lets them wait.
+    fn notify_changed(&self, pacer: &mut NotificationPacer, step: &Step) {
+        let changed = step.outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Accepted(envelope) => Some(&envelope.stream),
+            _ => None,
+        });
+        let (subscriptions, now) = (self.fold.subscriptions(), Instant::now());
+        let changed: BTreeSet<&StreamId> = changed.collect();
+        let is_now = |stream: &&StreamId| pacer.change(stream, subscriptions.sessions(stream), now);
+        let notified: Vec<&StreamId> = changed.into_iter().filter(is_now).collect();
+        subscriptions.notify(notified);
+    }
+
+    /// Notifies the sessions whose streams have waited for long enough.
+    fn notify_due(&self, pacer: &mut NotificationPacer) {
+        let subscriptions = self.fold.subscriptions();
+        let due = pacer.take_due(Instant::now(), |stream| subscriptions.sessions(stream));
+        subscriptions.notify(&due);
     }
 
     /// Waits until the log can be read again. The fold stays, and so do the sessions that read it:

@@ -53,6 +53,11 @@ impl StreamSubscriptions {
         }
     }
 
+    /// How many sessions have a stream.
+    pub(super) fn sessions(&self, stream: &StreamId) -> usize {
+        self.lock().by_stream.get(stream).map_or(0, BTreeSet::len)
+    }
+
     /// Notifies the sessions of these streams.
     pub(super) fn notify<'a>(&self, streams: impl IntoIterator<Item = &'a StreamId>) {
         let table = self.lock();
