@@ -14,22 +14,17 @@ const REFERENCES: Table<BodyAddress, u64, Folded> = Table::new(TableId::BodyRefe
 pub struct BodyReferences;
 
 impl BodyReferences {
-    /// The first `max` bodies to which no committed entry refers.
+    /// The bodies to which no committed entry refers.
     ///
     /// # Errors
     /// As [`Read::scan`].
-    pub fn unreferenced(from: &dyn Read, max: usize) -> Result<Vec<BodyAddress>, EngineError> {
-        let mut unreferenced = Vec::new();
-        for row in REFERENCES.rows(from) {
-            let (body, count) = row?;
-            if count == 0 {
-                unreferenced.push(body);
-                if unreferenced.len() == max {
-                    break;
-                }
-            }
-        }
-        Ok(unreferenced)
+    pub fn unreferenced<'r>(
+        from: &'r dyn Read,
+    ) -> impl Iterator<Item = Result<BodyAddress, EngineError>> + 'r {
+        let unreferenced = |row: Result<(BodyAddress, u64), EngineError>| {
+            row.map(|(body, count)| (count == 0).then_some(body)).transpose()
+        };
+        REFERENCES.rows(from).filter_map(unreferenced)
     }
 }
 

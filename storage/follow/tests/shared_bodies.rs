@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 const WINDOW_MS: u64 = 1000;
 const PARTITIONS: u32 = 2;
-const BODIES_MAX: usize = 1000;
 
 type Wanted = BTreeMap<(StreamId, EntryKey), Bytes>;
 
@@ -214,7 +213,8 @@ fn entries(follower: &Follower<BodyReferences>) -> Wanted {
 }
 
 fn unreferenced(follower: &Follower<BodyReferences>) -> Vec<BodyAddress> {
-    BodyReferences::unreferenced(&**follower.state().engine(), BODIES_MAX).expect("readable")
+    let engine = &**follower.state().engine();
+    BodyReferences::unreferenced(engine).collect::<Result<_, _>>().expect("readable")
 }
 
 fn stored_bytes(engine: &MemoryEngine) -> usize {

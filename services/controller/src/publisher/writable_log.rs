@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, Event, Partition, StreamId, WriterEpoch};
+use headwater_event::{Applied, BodyAddress, EntryKey, Event, Partition, StreamId, WriterEpoch};
 use headwater_follow::{BodyReferences, Step};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
@@ -339,9 +339,15 @@ impl WritableLog {
         while !self.has_room() {
             self.advance().await?;
         }
-        let unreferenced = BodyReferences::unreferenced(&*self.engine, BODIES_RETIRED_AT_ONCE)?;
         let lags = &self.lags;
-        let unreferenced = unreferenced.into_iter().filter(|at| !lags.contains(at.partition));
+        let takes_records = |body: &Result<BodyAddress, EngineError>| {
+            body.as_ref().map_or(true, |at| !lags.contains(at.partition))
+        };
+        // Bodies of partitions that are away must not take the place of others.
+        let unreferenced = BodyReferences::unreferenced(&*self.engine)
+            .filter(takes_records)
+            .take(BODIES_RETIRED_AT_ONCE)
+            .collect::<Result<Vec<_>, _>>()?;
         let begun = self.writer.begin_retiring(unreferenced)?;
         self.note_begun(&begun, Vec::new(), Vec::new(), &Arc::default());
         Ok(())
