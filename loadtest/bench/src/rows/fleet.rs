@@ -46,6 +46,9 @@ const SHARED: Content = Content { bytes: 100_000, fresh: 50_000, plain: 25_000 }
 /// A reference to an object that several events share (`storage/log`: the first byte of its value).
 const REFERENCE: u8 = 0x04;
 
+/// More bytes than a record without the shared object has, and fewer than one with it.
+const WHOLE_BYTES_MIN: usize = 10_000;
+
 /// Changes beside a long answer: enough for a p99.
 const CHANGES: u32 = 2_000;
 const CHANGES_PER_SECOND: u32 = 200;
@@ -181,8 +184,9 @@ impl Fleet {
             });
             status.is_some_and(|status| status["stands_by"] == true)
                 && Generator::connect(&socket).is_ok()
+                && fleet.is_ready(STANDBY)
         })?;
-        // It has listed and compared nothing yet.
+        // It has listed, and compares nothing before its claim.
         memory_at_rest(self.process(STANDBY)?)?;
         let began = Instant::now();
         self.target.stop_part(CONTROLLER)?;
@@ -263,13 +267,13 @@ impl Fleet {
         let counts = BareConsumer::new(&self.settings, PARTITIONS, From::End)?;
         let generator = Generator::connect(self.target.objects())?;
         generator.set_up(&self.inventory, [shared])?;
-        references(&counts, nodes)?;
+        distribution(&counts, nodes)?;
         let before = self.appended()?;
         let began = Instant::now();
         self.turn += 1;
         let (turns, turn) = (at_once([shared], false), self.turn);
         generator.drive(&self.inventory, &turns, turn, Instant::now(), Duration::ZERO)?;
-        references(&counts, nodes)?;
+        distribution(&counts, nodes)?;
         let seconds = began.elapsed().as_secs_f64();
         let appended = self.appended()? - before;
         generator.end()?;
@@ -376,15 +380,18 @@ fn sightings(
     Ok(Quantiles::of(&latencies))
 }
 
-/// Waits until the log has a reference to a shared object for each of `nodes`.
-fn references(consumer: &BareConsumer, nodes: usize) -> Result<(), Failure> {
+/// Waits until the log has the shared object for each of `nodes`: each partition has it once, and each
+/// node an event. The events of the first nodes have the object whole, because few nodes use it by then.
+fn distribution(consumer: &BareConsumer, nodes: usize) -> Result<(), Failure> {
     let deadline = Instant::now() + WITHIN;
+    let all = nodes + PARTITIONS as usize;
     let mut seen = 0;
-    while seen < nodes {
-        let value = consumer.next(POLL, |value| value.first() == Some(&REFERENCE))?;
-        seen += usize::from(value == Some(true));
+    while seen < all {
+        let is_of_object =
+            |value: &[u8]| value.first() == Some(&REFERENCE) || value.len() >= WHOLE_BYTES_MIN;
+        seen += usize::from(consumer.next(POLL, is_of_object)? == Some(true));
         if Instant::now() >= deadline {
-            return Err(Failure::of(format!("{seen} of {nodes} nodes get the shared object")));
+            return Err(Failure::of(format!("{seen} of {all} records of the shared object")));
         }
     }
     Ok(())
