@@ -277,13 +277,10 @@ impl Interest {
         self.objects.keys()
     }
 
-    /// The objects behind the key `after`, or all, in key order.
-    pub fn objects_after(
-        &self,
-        after: Option<&ResourceKey>,
-    ) -> impl Iterator<Item = (&ResourceKey, Object)> {
+    /// The keys of the objects behind the key `after`, or of all, in order.
+    pub fn keys_after(&self, after: Option<&ResourceKey>) -> impl Iterator<Item = &ResourceKey> {
         let behind = self.objects.range((after.map_or(Unbounded, Excluded), Unbounded));
-        behind.map(|(key, stored)| (key, stored.unpack()))
+        behind.map(|(key, _)| key)
     }
 
     /// The object at `key`, if it exists.

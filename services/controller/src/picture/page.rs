@@ -1,10 +1,9 @@
 //! One page of a list of the picture. A list of any size takes the memory of a page, and the
-//! publisher waits for no more than the keys of one.
+//! publisher waits for no more than the keys of one, or one object.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use headwater_event::{NodeName, ResourceKey};
-use headwater_object::Object;
 use headwater_store::{EngineError, Read};
 use serde_json::Value;
 
@@ -51,15 +50,23 @@ impl Picture {
         let mut next = None;
         if keys.len() > PAGE_KEYS_MAX {
             keys.pop_last();
-            next = keys.keys().next_back().cloned();
+            next = keys.last().cloned();
         }
         let mut objects = Vec::new();
         let mut bytes = 0;
-        let mut keys = keys.into_iter().filter(|(key, _)| filter.matches(key));
-        for (key, object) in &mut keys {
-            let mut value = object.as_ref().map_or_else(|| bare_node(key.name()), Object::value);
+        let mut keys = keys.into_iter().filter(|key| filter.matches(key));
+        for key in &mut keys {
+            // The publisher waits for one object at a time.
+            let mut value = match self.object(&key) {
+                Some(object) => {
+                    bytes += object.payload().len();
+                    object.value()
+                }
+                None if key.kind() == "node" => bare_node(key.name()),
+                // It has gone meanwhile.
+                None => continue,
+            };
             merge(&*from, &self.presence, &key, &mut value, now_ms)?;
-            bytes += object.map_or(0, |object| object.payload().len());
             objects.push((key, value));
             if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
                 break;
@@ -71,16 +78,16 @@ impl Picture {
         Ok(PicturePage { objects, next })
     }
 
-    /// The next keys after `after`, one more than a page visits if there are so many. A node that no
-    /// source describes has no object.
+    /// The next keys after `after`, one more than a page visits if there are so many: those of objects,
+    /// and of nodes that no source describes.
     fn keys(
         &self,
         from: &dyn Read,
         filter: &Filter<'_>,
         after: Option<&ResourceKey>,
-    ) -> Result<BTreeMap<ResourceKey, Option<Object>>, EngineError> {
+    ) -> Result<BTreeSet<ResourceKey>, EngineError> {
         let max = PAGE_KEYS_MAX + 1;
-        let mut keys = BTreeMap::new();
+        let mut keys = BTreeSet::new();
         if filter.selects_nodes()
             && let Some(node) = node_after(after)
         {
@@ -88,11 +95,9 @@ impl Picture {
             let interest = self.interest.read();
             let streams = interest.nodes_after(node.as_ref()).take(max);
             let nodes = reported.iter().map(|(node, _)| node).chain(streams);
-            keys.extend(nodes.filter_map(key_of_node).map(|key| (key, None)));
+            keys.extend(nodes.filter_map(key_of_node));
         }
-        let interest = self.interest.read();
-        let objects = interest.objects_after(after).take(max);
-        keys.extend(objects.map(|(key, object)| (key.clone(), Some(object))));
+        keys.extend(self.interest.read().keys_after(after).take(max).cloned());
         // Each part has the smallest of its keys, so the smallest of all are complete.
         Ok(keys.into_iter().take(max).collect())
     }
@@ -114,6 +119,7 @@ mod tests {
     use std::sync::Arc;
 
     use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
+    use headwater_object::Object;
     use headwater_store::{Batch, Durability, Folded, Json, MemoryEngine};
     use serde_json::json;
 
