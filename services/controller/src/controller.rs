@@ -18,8 +18,8 @@ use crate::metrics::ControllerMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::{Picture, PictureReports, PresenceReceiver};
 use crate::publisher::{
-    DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedConsumption,
-    SharedSnapshotRequests, UnadoptedKeys, UuidGenerator, WriterTimings, backup,
+    DownstreamLog, OpenError, Progress, PublishedFold, Publisher, PublisherDependencies,
+    SharedConsumption, SharedSnapshotRequests, UnadoptedKeys, UuidGenerator, WriterTimings,
 };
 use crate::report_fold::ReportFold;
 use crate::sink::{ObjectRemovals, Sink, SinkContext};
@@ -119,7 +119,7 @@ impl Controller {
             unadopted: UnadoptedKeys::default(),
         };
         let follower = downstream.open().await?;
-        let earlier = Arc::new(backup::published(&*published)?);
+        let earlier = Arc::new(PublishedFold(published.clone()));
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let interest = Interest::with_cluster_stream(dependencies.cluster_stream);

@@ -60,7 +60,7 @@ pub use publisher::{
 };
 pub use sink::{ObjectRemovals, PodRemoval, Sink, SinkContext};
 pub use source::{
-    Cause, KnownObjects, Notice, NoticeKind, PublishedObject, PublishedObjects, Source,
-    SourceContext, SourceError, SourceEvent, SourceEventSender, SourceKind, SourcePart,
+    Cause, KnownObjects, Notice, NoticeKind, PublishedObject, PublishedObjects, PublishedReader,
+    Source, SourceContext, SourceError, SourceEvent, SourceEventSender, SourceKind, SourcePart,
     SourceState, SourceStateSender, SourceStates, UidAssignment, Wanted,
 };

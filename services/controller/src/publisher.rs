@@ -38,7 +38,7 @@
 //! | `command` | what other tasks of the controller ask for |
 //! | `progress`, `error`, `timings` | values |
 
-pub(crate) mod backup;
+mod backup;
 mod command;
 mod comparison;
 mod consumption;
@@ -89,6 +89,7 @@ use crate::metrics::PublisherMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment, WriterRole};
 
+pub(crate) use self::backup::PublishedFold;
 pub(crate) use self::command::Command;
 pub(crate) use self::consumption::SharedConsumption;
 use self::error::PublishError;

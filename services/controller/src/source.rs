@@ -54,7 +54,8 @@ pub use self::identity::UidAssignment;
 pub use self::known::KnownObjects;
 pub use self::notice::{Notice, NoticeKind};
 pub use self::pod_reports::{NoReports, PodReport, PodReports, ReportChanges};
-pub use self::published::{PublishedObject, PublishedObjects};
+pub(crate) use self::published::PublishedMap;
+pub use self::published::{PublishedObject, PublishedObjects, PublishedReader};
 pub(crate) use self::set::{SetContext, SourceSet};
 pub use self::state::{SourcePart, SourceState, SourceStateSender, SourceStates};
 pub use self::wanted::Wanted;
@@ -136,7 +137,7 @@ pub trait Source: Send {
 pub struct SourceContext {
     /// What an earlier run published. Objects found there keep their UID and node, so that a
     /// restart changes nothing.
-    pub published: Arc<dyn PublishedObjects>,
+    pub published: Arc<dyn PublishedReader>,
     /// Which objects the nodes use. A source of many objects sends only those.
     pub wanted: Wanted,
     /// What a source needs that unfolds workloads.

@@ -6,18 +6,20 @@
 //! controller that is killed in between finds it. The backup also keeps the highest epoch, so that
 //! the next writer's epoch is higher than one whose claim the log has lost.
 
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use headwater_event::{EntryKey, LogId, ResourceKey, StreamId, WriterEpoch};
 use headwater_follow::FollowError;
 use headwater_log::{Log, ReadError};
 use headwater_store::position::CURSORS;
-use headwater_store::{Batch, Durability, Engine, EngineError, Json, Table, TableId};
+use headwater_store::{
+    Batch, Durability, Engine, EngineError, Json, Read, StreamCheckpoint, Table, TableId,
+};
 use headwater_view::{Entry, Selection, StreamReader};
 use serde::{Deserialize, Serialize};
 
-use crate::packed::{PackedPayload, PayloadPacker};
-use crate::source::{PublishedObject, PublishedObjects};
+use crate::source::{PublishedObject, PublishedReader};
 
 /// Entries of the fold read at once.
 const CHUNK_ENTRIES: usize = 256;
@@ -40,11 +42,13 @@ struct BackupObject {
     payload: String,
 }
 
-/// Every object that an earlier run published. Sources read it until they have listed.
-#[derive(Debug, Default)]
-pub(crate) struct EarlierObjects {
-    objects: BTreeMap<ResourceKey, (String, PackedPayload)>,
-    packer: PayloadPacker,
+/// What is published, as the fold of the log has it, and the backup what the log has lost.
+pub(crate) struct PublishedFold(pub(crate) Arc<dyn Engine>);
+
+/// What is published, at one moment: neither the fold nor a fold that is dropped changes it.
+pub(super) struct PublishedSnapshot<'e> {
+    rows: Box<dyn Read + 'e>,
+    streams: Vec<StreamCheckpoint>,
 }
 
 /// Saves what `engine` has folded when `log`, whose generation is `log_id`, no longer holds it:
@@ -87,15 +91,15 @@ fn save(engine: &dyn Engine) -> Result<u64, EngineError> {
     let folded = folded.map(|position| position.checkpoint.epoch).max().unwrap_or_default();
     batch.put(&EPOCH, &(), &Json(highest_epoch(engine)?.max(folded)));
     let mut saved = 0;
-    for_each_published(engine, |key, object| {
+    for row in PublishedSnapshot::of(engine)?.folded() {
+        let (key, object) = row?;
         let payload = String::from_utf8_lossy(&object.payload).into_owned();
         batch.put(&BACKUP, &key, &Json(BackupObject { uid: object.uid, payload }));
         saved += 1;
-        if batch.bytes() < WRITE_BYTES {
-            return Ok(());
+        if batch.bytes() >= WRITE_BYTES {
+            std::mem::take(&mut batch).write(engine, Durability::Buffered)?;
         }
-        std::mem::take(&mut batch).write(engine, Durability::Buffered)
-    })?;
+    }
     // The fold, the only other copy, is dropped next.
     batch.write(engine, Durability::Synced)?;
     Ok(saved)
@@ -121,21 +125,6 @@ pub(crate) fn clear(engine: &dyn Engine) -> Result<(), EngineError> {
     batch.write(engine, Durability::Buffered)
 }
 
-/// Every object that an earlier run published, each once: from the fold, and otherwise from the
-/// backup.
-pub(crate) fn published(engine: &dyn Engine) -> Result<EarlierObjects, EngineError> {
-    let mut earlier = EarlierObjects::default();
-    for row in BACKUP.rows(engine) {
-        let (key, Json(BackupObject { uid, payload })) = row?;
-        earlier.insert(key, PublishedObject { uid, payload: payload.into() });
-    }
-    for_each_published(engine, |key, object| {
-        earlier.insert(key, object);
-        Ok(())
-    })?;
-    Ok(earlier)
-}
-
 /// The object at `key` as it is published in the first of `streams` that has it, and otherwise as it
 /// is in the backup.
 pub(crate) fn published_in(
@@ -156,46 +145,54 @@ pub(crate) fn published_in(
     }))
 }
 
-impl EarlierObjects {
-    fn insert(&mut self, key: ResourceKey, object: PublishedObject) {
-        let payload = self.packer.pack(key.kind(), &object.payload);
-        self.objects.insert(key, (object.uid, payload));
+impl<'e> PublishedSnapshot<'e> {
+    /// What is published now.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub(super) fn of(engine: &'e dyn Engine) -> Result<Self, EngineError> {
+        let rows = engine.snapshot();
+        let streams = StreamReader::new(&*rows).streams()?;
+        Ok(Self { rows, streams })
+    }
+
+    /// The objects of all streams, then those of the backup. An object of several streams comes once
+    /// for each of them.
+    pub(super) fn objects(
+        &self,
+    ) -> impl Iterator<Item = Result<(ResourceKey, PublishedObject), EngineError>> {
+        let saved = BACKUP.rows(&*self.rows).map(|row| {
+            let (key, Json(BackupObject { uid, payload })) = row?;
+            Ok((key, PublishedObject { uid, payload: payload.into() }))
+        });
+        self.folded().chain(saved)
+    }
+
+    fn folded(&self) -> impl Iterator<Item = Result<(ResourceKey, PublishedObject), EngineError>> {
+        let reader = StreamReader::new(&*self.rows);
+        let entries = self.streams.iter().flat_map(move |position| {
+            reader.all_entries(&position.stream, Selection::All, CHUNK_ENTRIES)
+        });
+        entries.filter_map(|entry| {
+            let object = |(key, Entry { uid, object, .. }): (EntryKey, Entry)| {
+                Some((key.resource()?.clone(), PublishedObject { uid, payload: object }))
+            };
+            entry.map(object).transpose()
+        })
     }
 }
 
-impl PublishedObjects for EarlierObjects {
-    fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
-        let (uid, payload) = self.objects.get(key)?;
-        Some(PublishedObject { uid: uid.clone(), payload: payload.unpack() })
-    }
-
-    fn keys(&self) -> Vec<ResourceKey> {
-        self.objects.keys().cloned().collect()
-    }
-}
-
-fn for_each_published(
-    engine: &dyn Engine,
-    mut each: impl FnMut(ResourceKey, PublishedObject) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    let reader = StreamReader::new(engine);
-    for position in reader.streams()? {
-        let mut after = None;
-        loop {
-            let stream = &position.stream;
-            let chunk = reader.entries(stream, Selection::All, after.as_ref(), CHUNK_ENTRIES)?;
-            let last = chunk.len() < CHUNK_ENTRIES;
-            after = chunk.last().map(|(key, _)| key.clone());
-            for (key, entry) in chunk {
-                if let Some(key) = key.resource() {
-                    let (uid, payload) = (entry.uid, entry.object);
-                    each(key.clone(), PublishedObject { uid, payload })?;
-                }
-            }
-            if last {
+impl PublishedReader for PublishedFold {
+    fn read(
+        &self,
+        each: &mut dyn FnMut(ResourceKey, PublishedObject) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        for row in PublishedSnapshot::of(&*self.0)?.objects() {
+            let (key, object) = row?;
+            if each(key, object).is_break() {
                 break;
             }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -9,7 +9,7 @@
 //!
 //! A standby adopts before it takes over, so that a take-over adopts only what has changed since.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use headwater_event::{ResourceKey, WriterEpoch};
@@ -18,10 +18,11 @@ use headwater_store::{Engine, EngineError};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::backup::PublishedSnapshot;
 use super::unadopted_keys::{AdoptionScope, UnadoptedKeys};
 use super::{UuidGenerator, backup};
 use crate::interest::Interest;
-use crate::source::{PublishedObject, PublishedObjects, UidAssignment};
+use crate::source::{PublishedObject, UidAssignment};
 
 /// The objects whose published identity differs from the source's.
 pub(crate) struct IdentityMap {
@@ -166,10 +167,15 @@ impl IdentityMap {
     ) -> Result<(), EngineError> {
         match scope {
             AdoptionScope::Everything => {
-                let published = backup::published(engine)?;
-                let keys: Vec<ResourceKey> = interest.keys().cloned().collect();
-                for key in &keys {
-                    self.adopt_key(interest, key, |key| Ok(published.get(key)))?;
+                let mut others: HashSet<ResourceKey> = interest.keys().cloned().collect();
+                for row in PublishedSnapshot::of(engine)?.objects() {
+                    let (key, object) = row?;
+                    if others.remove(&key) {
+                        self.adopt_key(interest, &key, |_| Ok(Some(object)))?;
+                    }
+                }
+                for key in &others {
+                    self.adopt_key(interest, key, |_| Ok(None))?;
                 }
             }
             AdoptionScope::Keys(keys) => {

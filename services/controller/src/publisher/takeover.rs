@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::backup::PublishedFold;
 use super::writable_log::WritableLog;
-use super::{PublishError, Publisher, backup};
+use super::{PublishError, Publisher};
 use crate::source::{SourceEvent, Takeover, WriterRole};
 
 /// How long sources may take to decide anew: describing the largest folder takes seconds. Afterwards
@@ -29,7 +30,7 @@ impl Publisher {
             return Ok(());
         }
         log.flush().await?;
-        let published = Arc::new(backup::published(&*self.engine)?);
+        let published = Arc::new(PublishedFold(self.engine.clone()));
         let takeover = Some(Takeover { epoch, published });
         self.role.send_replace(WriterRole::Writer { takeover });
         let deadline = Instant::now() + DECISION_MAX;

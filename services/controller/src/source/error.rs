@@ -4,6 +4,8 @@
 use std::error::Error;
 use std::fmt;
 
+use headwater_store::EngineError;
+
 /// Why a source stopped. The objects that it sent stay as they are.
 #[derive(Debug)]
 pub struct SourceError {
@@ -23,6 +25,11 @@ struct OutOfOrder {
     event: &'static str,
 }
 
+/// The fold of the log cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the source cannot read what an earlier run published")]
+struct PublishedUnreadable(#[source] EngineError);
+
 /// A task of a source panicked or was aborted.
 #[derive(Debug, thiserror::Error)]
 #[error("the source's {task} ended by itself")]
@@ -41,6 +48,11 @@ impl SourceError {
     /// A task of the source panicked or was aborted.
     pub fn task_ended(task: &'static str, source: tokio::task::JoinError) -> Self {
         Self::new("ended", TaskEnded { task, source })
+    }
+
+    /// What an earlier run published cannot be read.
+    pub fn published_unreadable(error: EngineError) -> Self {
+        Self::new("published", PublishedUnreadable(error))
     }
 
     pub(super) fn stopped() -> Self {

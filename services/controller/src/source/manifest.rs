@@ -45,7 +45,7 @@ mod validation;
 mod watch;
 mod workload;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +65,8 @@ use self::recovery::{RETRY_INTERVAL, Recovery, SETTLED_AFTER};
 use self::rollout_watch::{Decision, RolloutWatch};
 use self::watch::FolderWatch;
 use super::{
-    Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, SourceState,
-    Takeover, UidAssignment,
+    Notice, NoticeKind, PublishedMap, PublishedReader, Source, SourceContext, SourceError,
+    SourceEvent, SourceKind, SourceState, Takeover, UidAssignment,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -199,6 +199,8 @@ impl Source for ManifestFolder {
         rescan.reset();
         let mut rollouts = RolloutWatch::new(&context.workloads);
         let mut has_listed = false;
+        // What an earlier run published, from the first look until one is in order.
+        let mut earlier: Option<Arc<PublishedMap>> = None;
         let mut recovery: Option<Recovery> = None;
         let mut is_scan = true;
         loop {
@@ -224,8 +226,15 @@ impl Source for ManifestFolder {
                     let Decision { reports, takeover } = rollouts.decision();
                     let is_takeover = takeover.is_some();
                     let published = match &takeover {
-                        Some(takeover) => takeover.published.clone(),
-                        None => context.published.clone(),
+                        Some(takeover) => read_published(takeover.published.clone()).await?,
+                        None if has_listed => Arc::default(),
+                        None => match &earlier {
+                            Some(earlier) => earlier.clone(),
+                            None => {
+                                let read = read_published(context.published.clone()).await?;
+                                earlier.insert(read).clone()
+                            }
+                        },
                     };
                     // Parsing thousands of files takes a while.
                     let update = tokio::task::spawn_blocking(move || {
@@ -248,7 +257,7 @@ impl Source for ManifestFolder {
                     match events {
                         Ok(events) => {
                             // Only the first look compares with what an earlier run published.
-                            context.published = Arc::new(BTreeMap::new());
+                            earlier = None;
                             has_listed = true;
                             context.workloads.workloads.replace(folder.workloads());
                             context.events.send_all(events).await?;
@@ -372,6 +381,16 @@ impl From<ManifestError> for SourceError {
         };
         Self::new(reason, error)
     }
+}
+
+/// Reads what is published into memory.
+async fn read_published(
+    published: Arc<dyn PublishedReader>,
+) -> Result<Arc<PublishedMap>, SourceError> {
+    // Reading blocks on the disk.
+    let reading = tokio::task::spawn_blocking(move || PublishedMap::read(&*published));
+    let read = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
+    Ok(Arc::new(read.map_err(SourceError::published_unreadable)?))
 }
 
 /// Returns when the set of nodes has changed; never, if it will not.

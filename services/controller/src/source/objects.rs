@@ -32,11 +32,14 @@ mod line;
 mod socket;
 mod state;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_object::OBJECT_BYTES_MAX;
+use headwater_store::EngineError;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +48,10 @@ use tokio_util::task::TaskTracker;
 use self::connection::serve;
 use self::socket::SocketListener;
 use self::state::State;
-use super::{Source, SourceContext, SourceError, SourceEvent, SourceKind};
+use super::{
+    PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError, SourceEvent,
+    SourceEventSender, SourceKind,
+};
 
 pub use self::line::{Request, read_line};
 
@@ -96,15 +102,9 @@ impl Source for ObjectsSocket {
         // Connections end with this call, however it ends.
         let stop = context.stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
-        let mut state = State::default();
         context.events.send(SourceEvent::Init).await?;
-        for key in context.published.keys() {
-            if let Some(object) = state.restore(key, &*context.published) {
-                context.events.send(SourceEvent::InitApply(object)).await?;
-            }
-        }
+        let mut state = restore(context.published, &mut context.events).await?;
         context.events.send(SourceEvent::InitDone).await?;
-        drop(context.published);
         let (requests, mut pending) = mpsc::channel(REQUESTS_MAX);
         let connections = TaskTracker::new();
         loop {
@@ -159,6 +159,35 @@ impl From<SocketError> for SourceError {
         };
         Self::new(reason, error)
     }
+}
+
+/// Sends the objects that an earlier run published, and returns the state that they make.
+async fn restore(
+    published: Arc<dyn PublishedReader>,
+    events: &mut SourceEventSender,
+) -> Result<State, SourceError> {
+    let (objects, mut restored) = mpsc::channel(SOURCE_QUEUE_EVENTS);
+    // Reading blocks on the disk.
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut state = State::default();
+        published.read(&mut |key, object| {
+            let object = state.restore(key, &object);
+            let is_taken = object.is_none_or(|object| objects.blocking_send(object).is_ok());
+            if is_taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok::<_, EngineError>(state)
+    });
+    let mut sent = Ok(());
+    while sent.is_ok()
+        && let Some(object) = restored.recv().await
+    {
+        sent = events.send(SourceEvent::InitApply(object)).await;
+    }
+    // The thread stops at its next object, and keeps the store open until then.
+    drop(restored);
+    let state = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
+    sent?;
+    state.map_err(SourceError::published_unreadable)
 }
 
 fn open(

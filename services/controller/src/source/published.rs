@@ -1,10 +1,14 @@
 //! The objects that an earlier run published, as a source reads them.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
+use headwater_store::EngineError;
 use serde_json::Value;
+
+use crate::packed::{PackedPayload, PayloadPacker};
 
 /// An object that was published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,13 +31,66 @@ impl PublishedObject {
     }
 }
 
-/// Every object that was published in any stream and not removed since.
+/// Reads every object that was published in any stream and not removed since.
+pub trait PublishedReader: Send + Sync {
+    /// Calls `each` with the objects of one moment, until it breaks. An object that several streams
+    /// have comes once for each of them.
+    ///
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read; `each` has had some of the objects then.
+    fn read(
+        &self,
+        each: &mut dyn FnMut(ResourceKey, PublishedObject) -> ControlFlow<()>,
+    ) -> Result<(), EngineError>;
+}
+
+/// Published objects, to be looked up by their keys.
 pub trait PublishedObjects: Send + Sync {
     /// The object at `key`.
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject>;
 
     /// The keys of all objects, each once, in order.
     fn keys(&self) -> Vec<ResourceKey>;
+}
+
+/// All published objects in memory, in little of it.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedMap {
+    objects: BTreeMap<ResourceKey, (String, PackedPayload)>,
+    packer: PayloadPacker,
+}
+
+impl PublishedMap {
+    /// Reads all objects of `published`. Blocks on the disk.
+    pub(crate) fn read(published: &dyn PublishedReader) -> Result<Self, EngineError> {
+        let mut map = Self::default();
+        published.read(&mut |key, object| {
+            map.insert(key, object);
+            ControlFlow::Continue(())
+        })?;
+        Ok(map)
+    }
+
+    fn insert(&mut self, key: ResourceKey, object: PublishedObject) {
+        if self.objects.contains_key(&key) {
+            return;
+        }
+        let payload = self.packer.pack(key.kind(), &object.payload);
+        self.objects.insert(key, (object.uid, payload));
+    }
+}
+
+impl PublishedObjects for PublishedMap {
+    fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
+        let (uid, payload) = self.objects.get(key)?;
+        Some(PublishedObject { uid: uid.clone(), payload: payload.unpack() })
+    }
+
+    fn keys(&self) -> Vec<ResourceKey> {
+        self.objects.keys().cloned().collect()
+    }
 }
 
 impl PublishedObjects for BTreeMap<ResourceKey, PublishedObject> {
@@ -43,5 +100,15 @@ impl PublishedObjects for BTreeMap<ResourceKey, PublishedObject> {
 
     fn keys(&self) -> Vec<ResourceKey> {
         Self::keys(self).cloned().collect()
+    }
+}
+
+impl PublishedReader for BTreeMap<ResourceKey, PublishedObject> {
+    fn read(
+        &self,
+        each: &mut dyn FnMut(ResourceKey, PublishedObject) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        let _ = self.iter().try_for_each(|(key, object)| each(key.clone(), object.clone()));
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::manifest::ManifestUids;
 use super::{
-    KnownObjects, NoReports, PublishedObjects, SharedWorkloads, Source, SourceContext, SourceError,
+    KnownObjects, NoReports, PublishedReader, SharedWorkloads, Source, SourceContext, SourceError,
     SourceEvent, SourceEventSender, SourceKind, SourceStateSender, SourceStates, UidAssignment,
     Wanted, WorkloadContext, WriterRole,
 };
@@ -121,7 +121,7 @@ impl Source for ScriptedSource {
 impl SourceContext {
     /// The context of a source that runs without a controller.
     pub(crate) fn detached(
-        published: impl PublishedObjects + 'static,
+        published: impl PublishedReader + 'static,
         events: mpsc::Sender<SourceEvent>,
         stop: &CancellationToken,
     ) -> Self {

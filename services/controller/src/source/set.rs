@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::deliver;
 use super::{
-    Notice, NoticeKind, PublishedObjects, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError,
+    Notice, NoticeKind, PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError,
     SourceEvent, SourceEventSender, SourceKind, SourceState, SourceStateSender, UidAssignment,
     Wanted, WorkloadContext,
 };
@@ -30,7 +30,7 @@ pub(crate) struct SourceSet {
 /// What the set gets from the controller.
 #[derive(Clone)]
 pub(crate) struct SetContext {
-    pub(crate) published: Arc<dyn PublishedObjects>,
+    pub(crate) published: Arc<dyn PublishedReader>,
     pub(crate) wanted: Wanted,
     pub(crate) workloads: WorkloadContext,
     pub(crate) events: mpsc::Sender<SourceEvent>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{PodReports, PublishedObjects, SharedWorkloads};
+use super::{PodReports, PublishedReader, SharedWorkloads};
 
 /// What a source needs that unfolds workloads.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct Takeover {
     /// The epoch of this controller's claim.
     pub epoch: u64,
     /// What is published.
-    pub published: Arc<dyn PublishedObjects>,
+    pub published: Arc<dyn PublishedReader>,
 }
 
 impl fmt::Debug for Takeover {

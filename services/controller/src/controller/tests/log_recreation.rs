@@ -1,7 +1,13 @@
 //! A log that is made again under a controller: the next life goes on where the one before ended.
 
+use std::ops::ControlFlow;
+
+use headwater_store::{Durability, Range, Read, WriteBatch};
+
 use super::power_loss::PublishedProbe;
 use super::*;
+use crate::publisher::PublishedFold;
+use crate::source::PublishedReader;
 
 /// The published objects that a source receives when it starts now: keys and UIDs. It lists nothing,
 /// as if the controller were killed before.
@@ -33,6 +39,32 @@ async fn what_was_published_keeps_its_uid_in_the_next_life_of_the_log() {
     running.controller.stop().await;
     let now = published_objects(&world).await;
     assert_eq!(now, published[..1], "a removed object does not keep its UID for ever");
+}
+
+#[tokio::test]
+async fn a_reader_of_what_is_published_has_all_of_it_also_when_the_fold_is_dropped_meanwhile() {
+    // More than are read at once.
+    const PODS: usize = 600;
+    let world = World::new();
+    let running = world.start().await;
+    running.list((0..PODS).map(|number| pod(&format!("p{number}"), "c"))).await;
+    running.controller.stop().await;
+
+    let mut found = BTreeSet::new();
+    let fold = PublishedFold(world.published.clone());
+    fold.read(&mut |key, _| {
+        if found.is_empty() {
+            let mut batch = WriteBatch::default();
+            batch.delete_range(&b""[..], &b"\xff"[..]);
+            world.published.write(batch, Durability::Buffered).expect("memory takes it");
+        }
+        found.insert(key);
+        ControlFlow::Continue(())
+    })
+    .expect("memory is readable");
+    assert_eq!(found.len(), PODS);
+    let left = world.published.scan(&Range::all(), 1).expect("memory is readable");
+    assert_eq!(left, []);
 }
 
 #[tokio::test]

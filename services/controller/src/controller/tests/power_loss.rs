@@ -1,5 +1,7 @@
 //! A fold of what is published that a loss of power took back: the log has the rest.
 
+use std::ops::ControlFlow;
+
 use headwater_store::Survival;
 
 use super::*;
@@ -14,12 +16,13 @@ impl Source for PublishedProbe {
     }
 
     async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError> {
-        let published = context.published;
-        let found = published.keys().into_iter().filter_map(|key| {
-            let uid = published.get(&key)?.uid;
-            Some((key.to_string(), uid))
+        let mut found = Vec::new();
+        let read = context.published.read(&mut |key, object| {
+            found.push((key.to_string(), object.uid));
+            ControlFlow::Continue(())
         });
-        let _ = self.0.send(found.collect()).await;
+        read.expect("memory is readable");
+        let _ = self.0.send(found).await;
         context.stop.cancelled().await;
         Ok(())
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::line::Request;
 use crate::source::identity::immutable_digest;
 use crate::source::manifest::origin::is_from_manifest;
-use crate::source::{Cause, PublishedObjects, SourceEvent};
+use crate::source::{Cause, PublishedObject, SourceEvent};
 
 /// Every object of the socket.
 #[derive(Debug, Default)]
@@ -26,13 +26,17 @@ struct SentObject {
 }
 
 impl State {
-    /// Restores the object at `key` that an earlier run published; `None` for one of a manifest.
+    /// Restores the object at `key` that an earlier run published; `None` for one of a manifest, and
+    /// for one that is restored.
     pub(crate) fn restore(
         &mut self,
         key: ResourceKey,
-        published: &dyn PublishedObjects,
+        published: &PublishedObject,
     ) -> Option<Object> {
-        let mut value = published.get(&key)?.value();
+        if self.objects.contains_key(&key) {
+            return None;
+        }
+        let mut value = published.value();
         if is_from_manifest(&value) {
             return None;
         }
