@@ -6,7 +6,6 @@ use std::sync::Arc;
 use headwater_check::convergence::{self, End};
 use headwater_event::{EntryKey, ResourceKey, StreamId};
 use headwater_follow::Follower;
-use headwater_object::payload::same_payload;
 use headwater_store::MemoryEngine;
 use headwater_view::{PodStatusFold, Selection, StreamReader};
 
@@ -125,7 +124,7 @@ fn is_as_wanted(
     for (key, entry) in entries {
         let EntryKey::Resource(key) = key else { continue };
         if let Some(object) = world.cluster.object(&key)
-            && !same_payload(object.payload(), &entry.object)
+            && *object.payload() != entry.object
         {
             return Err(format!("{stream}: {key} is not the cluster's newest"));
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
+use headwater_object::payload::with_resource_version;
 
 use crate::picture::Picture;
 
@@ -65,7 +66,9 @@ impl Cloud for Picture {
     async fn respond(&self, request: CloudRequest) -> Result<Bytes, CloudError> {
         match request.verb {
             CloudVerb::Get => match self.object(&request.key) {
-                Some(object) => Ok(object.payload().clone()),
+                Some(object) => {
+                    Ok(with_resource_version(object.payload(), object.resource_version()))
+                }
                 None => Err(CloudError::NotFound(request.key)),
             },
         }

@@ -136,7 +136,7 @@ impl Picture {
         let (object, has_stream) = {
             let interest = self.interest.read();
             let has_stream = node.as_ref().is_some_and(|node| interest.has_stream(node));
-            (interest.object(key).map(|object| object.value()), has_stream)
+            (interest.object(key).map(|object| object.versioned_value()), has_stream)
         };
         let from = self.engine.snapshot();
         let object = match (object, &node) {

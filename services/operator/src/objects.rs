@@ -9,6 +9,7 @@ use headwater_event::{NodeName, ResourceKey, StreamId};
 use headwater_hub::WallClock;
 use headwater_log::history::PastState;
 use headwater_object::ObjectType;
+use headwater_object::payload::set_resource_version;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
 use headwater_proto::operator::{GetRequest, GetResponse};
@@ -312,7 +313,10 @@ fn position(stream: &StreamId, past: &PastState) -> String {
 fn add_past(objects: &mut Objects, filter: &Filter<'_>, past: &PastState) {
     for (key, entry) in &past.entries {
         if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
-            objects.insert(key.clone(), value(&entry.applied.object));
+            objects.insert(
+                key.clone(),
+                versioned(&entry.applied.object, &entry.applied.resource_version),
+            );
         }
     }
 }
@@ -331,7 +335,7 @@ fn replica(
         for entry in reader.all_entries(&position.stream, selection, CHUNK_ENTRIES) {
             let (key, entry) = entry?;
             if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
-                objects.insert(key.clone(), value(&entry.object));
+                objects.insert(key.clone(), versioned(&entry.object, &entry.resource_version));
             }
         }
     }
@@ -371,6 +375,13 @@ async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result
         }
     }
     Ok(())
+}
+
+/// The object of a payload, with its resource version.
+fn versioned(payload: &[u8], resource_version: &str) -> Value {
+    let mut object = value(payload);
+    set_resource_version(&mut object, resource_version);
+    object
 }
 
 /// Parses an object's JSON, which the source has checked.

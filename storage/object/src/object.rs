@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::defaults::{DEFAULT_NAMESPACE, fill_in};
 use crate::error::ObjectError;
 use crate::object_type::ObjectType;
-use crate::payload::{OBJECT_BYTES_MAX, canonical, prune};
+use crate::payload::{OBJECT_BYTES_MAX, canonical, prune, set_resource_version};
 use crate::references::{Reference, references};
 use crate::shape;
 
@@ -94,7 +94,7 @@ impl Object {
     }
 
     /// Returns the object of a published payload, whose shape was checked before it was published.
-    /// `value` becomes the value of the returned object's payload.
+    /// `value` may have the resource version; it becomes the value of the returned object's payload.
     ///
     /// # Errors
     /// When the value has no valid name or type, or is too large.
@@ -110,6 +110,7 @@ impl Object {
         key: ResourceKey,
         value: &mut Value,
     ) -> Result<Self, ObjectError> {
+        let version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         prune(object_type, value);
         let payload = canonical(value);
         if payload.len() > OBJECT_BYTES_MAX {
@@ -119,7 +120,7 @@ impl Object {
         let head = ObjectHead {
             object_type,
             uid: metadata("uid"),
-            resource_version: metadata("resourceVersion"),
+            resource_version: version,
             node: node_of(object_type, &key, value),
             references: references(&key, value).into(),
             key,
@@ -174,6 +175,13 @@ impl Object {
     pub fn value(&self) -> Value {
         // The payload is the serialized form of a value.
         serde_json::from_slice(&self.payload).unwrap_or_default()
+    }
+
+    /// Returns the payload as a value, with the resource version.
+    pub fn versioned_value(&self) -> Value {
+        let mut value = self.value();
+        set_resource_version(&mut value, &self.head.resource_version);
+        value
     }
 
     /// Returns the object as an entry of a stream's state.

@@ -1,9 +1,10 @@
 //! Payloads: the replicated part of an object, as canonical bytes.
 //!
 //! A payload omits `metadata.managedFields`, and the `status` of Pods and Nodes, except the pod
-//! conditions that the pod's readiness gates name: they are input of the node. So a report of an
-//! edge never returns to it as a change. The bytes are canonical (sorted keys, no white space), so
-//! that equal objects have equal hashes.
+//! conditions that the pod's readiness gates name: they are input of the node. It also omits
+//! `metadata.resourceVersion`, which travels beside it. So a report of an edge never returns to it as
+//! a change. The bytes are canonical (sorted keys, no white space), so that equal objects have equal
+//! hashes.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,14 @@ use crate::object_type::ObjectType;
 /// The largest payload in bytes: the limit of Kubernetes for one object (etcd's request size).
 pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
 
+/// The field of `metadata` that is no part of a payload.
+const RESOURCE_VERSION: &str = "resourceVersion";
+
 /// Removes the fields of `object` that are not replicated.
 pub fn prune(object_type: &ObjectType, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
+        metadata.remove(RESOURCE_VERSION);
     }
     let status = match object_type.name {
         "pod" => gated_conditions(object),
@@ -42,23 +47,27 @@ pub fn canonical(value: &Value) -> Bytes {
     payload.into_boxed_slice().into()
 }
 
-/// Whether two payloads are equal except for the resource version, which has no meaning alone.
-pub fn same_payload(a: &[u8], b: &[u8]) -> bool {
-    if a == b {
-        return true;
-    }
-    let parse = |bytes| serde_json::from_slice(bytes).ok().map(without_resource_version);
-    match (parse(a), parse(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => false,
+/// Sets the resource version of an object that has none; an empty one changes nothing.
+pub fn set_resource_version(object: &mut Value, version: &str) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata.filter(|_| !version.is_empty()) {
+        metadata.insert(RESOURCE_VERSION.to_owned(), version.into());
     }
 }
 
-fn without_resource_version(mut object: Value) -> Value {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("resourceVersion");
+/// A payload with its resource version, as a reader of the whole object expects it. The payload itself
+/// where the version is empty.
+pub fn with_resource_version(payload: &Bytes, version: &str) -> Bytes {
+    if version.is_empty() {
+        return payload.clone();
     }
-    object
+    match serde_json::from_slice(payload) {
+        Ok(mut object) => {
+            set_resource_version(&mut object, version);
+            canonical(&object)
+        }
+        Err(_) => payload.clone(),
+    }
 }
 
 /// The status of a pod with the conditions that its readiness gates name, if there are any.
@@ -141,12 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_resource_version_alone_is_no_change() {
-        let at = |version: &str, data: &str| {
-            canonical(&json!({"metadata": {"resourceVersion": version}, "data": {"k": data}}))
-        };
-        assert!(same_payload(&at("1", "v"), &at("2", "v")));
-        assert!(!same_payload(&at("1", "v"), &at("1", "w")));
-        assert!(!same_payload(b"{", b"}"));
+    fn the_resource_version_travels_beside_the_payload() {
+        let of = |metadata: Value| json!({"metadata": metadata, "data": {"k": "v"}});
+        let whole = of(json!({"name": "a", "resourceVersion": "7"}));
+        let payload = canonical(&pruned("ConfigMap", whole.clone()));
+        assert_eq!(payload, canonical(&of(json!({"name": "a"}))));
+        assert_eq!(with_resource_version(&payload, "7"), canonical(&whole));
+        assert_eq!(with_resource_version(&payload, ""), payload);
+        let damaged = Bytes::from_static(b"{");
+        assert_eq!(with_resource_version(&damaged, "7"), damaged);
     }
 }

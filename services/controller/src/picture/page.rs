@@ -60,7 +60,7 @@ impl Picture {
             let mut value = match self.object(&key) {
                 Some(object) => {
                     bytes += object.payload().len();
-                    object.value()
+                    object.versioned_value()
                 }
                 None if key.kind() == "node" => bare_node(key.name()),
                 // It has gone meanwhile.

@@ -38,6 +38,9 @@ const EPOCH: Table<(), Json<WriterEpoch>> = Table::new(TableId::HighestEpoch);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct BackupObject {
     uid: String,
+    /// An earlier version has it in the payload.
+    #[serde(default)]
+    resource_version: String,
     /// JSON.
     payload: String,
 }
@@ -93,8 +96,7 @@ fn save(engine: &dyn Engine) -> Result<u64, EngineError> {
     let mut saved = 0;
     for row in PublishedSnapshot::of(engine)?.folded() {
         let (key, object) = row?;
-        let payload = String::from_utf8_lossy(&object.payload).into_owned();
-        batch.put(&BACKUP, &key, &Json(BackupObject { uid: object.uid, payload }));
+        batch.put(&BACKUP, &key, &Json(object.into()));
         saved += 1;
         if batch.bytes() >= WRITE_BYTES {
             std::mem::take(&mut batch).write(engine, Durability::Buffered)?;
@@ -134,15 +136,29 @@ pub(crate) fn published_in(
 ) -> Result<Option<PublishedObject>, EngineError> {
     let (reader, entry_key) = (StreamReader::new(engine), EntryKey::from(key.clone()));
     for stream in streams {
-        if let Some(Entry { uid, object, .. }) = reader.entry(stream, &entry_key)? {
-            return Ok(Some(PublishedObject { uid, payload: object }));
+        if let Some(Entry { uid, resource_version, object, .. }) =
+            reader.entry(stream, &entry_key)?
+        {
+            return Ok(Some(PublishedObject { uid, resource_version, payload: object }));
         }
     }
     let saved = BACKUP.get(engine, key)?;
-    Ok(saved.map(|Json(BackupObject { uid, payload })| PublishedObject {
-        uid,
-        payload: payload.into(),
-    }))
+    Ok(saved.map(|Json(saved)| saved.into()))
+}
+
+impl From<PublishedObject> for BackupObject {
+    fn from(object: PublishedObject) -> Self {
+        let PublishedObject { uid, resource_version, payload } = object;
+        let payload = String::from_utf8_lossy(&payload).into_owned();
+        Self { uid, resource_version, payload }
+    }
+}
+
+impl From<BackupObject> for PublishedObject {
+    fn from(saved: BackupObject) -> Self {
+        let BackupObject { uid, resource_version, payload } = saved;
+        Self { uid, resource_version, payload: payload.into() }
+    }
 }
 
 impl<'e> PublishedSnapshot<'e> {
@@ -162,8 +178,8 @@ impl<'e> PublishedSnapshot<'e> {
         &self,
     ) -> impl Iterator<Item = Result<(ResourceKey, PublishedObject), EngineError>> {
         let saved = BACKUP.rows(&*self.rows).map(|row| {
-            let (key, Json(BackupObject { uid, payload })) = row?;
-            Ok((key, PublishedObject { uid, payload: payload.into() }))
+            let (key, Json(saved)) = row?;
+            Ok((key, saved.into()))
         });
         self.folded().chain(saved)
     }
@@ -174,8 +190,10 @@ impl<'e> PublishedSnapshot<'e> {
             reader.all_entries(&position.stream, Selection::All, CHUNK_ENTRIES)
         });
         entries.filter_map(|entry| {
-            let object = |(key, Entry { uid, object, .. }): (EntryKey, Entry)| {
-                Some((key.resource()?.clone(), PublishedObject { uid, payload: object }))
+            let object = |(key, entry): (EntryKey, Entry)| {
+                let Entry { uid, resource_version, object: payload, .. } = entry;
+                let object = PublishedObject { uid, resource_version, payload };
+                Some((key.resource()?.clone(), object))
             };
             entry.map(object).transpose()
         })

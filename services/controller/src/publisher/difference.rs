@@ -1,6 +1,6 @@
 //! The one event that makes a published entry what it should be.
 
-use headwater_event::{Applied, EntryKey, Event, Removed, StreamId};
+use headwater_event::{Applied, EntryKey, Event, ObjectHash, Removed, StreamId};
 use headwater_log::Draft;
 use headwater_view::EntrySummary;
 use uuid::Uuid;
@@ -21,40 +21,35 @@ pub(crate) fn rank(event: &Event) -> u8 {
     }
 }
 
-/// The event that makes an entry what it should be; `None` if it is so already. `has_object` returns
-/// whether the published object is the desired one: an object that differs only in its resource
-/// version is, and nothing is appended.
-///
-/// # Errors
-/// Those of `has_object`.
-pub(crate) fn difference<E>(
+/// The event that makes an entry what it should be; `None` if it is so already. An object that
+/// differs only in its resource version is the published one. `desired` has the hash of its object.
+pub(crate) fn difference(
     entry: &EntryId,
-    desired: Option<Applied>,
+    desired: Option<(Applied, ObjectHash)>,
     published: Option<&EntrySummary>,
-    has_object: impl FnOnce(&Applied, &EntrySummary) -> Result<bool, E>,
-) -> Result<Option<Draft>, E> {
+) -> Option<Draft> {
     let EntryId { stream, key } = entry;
     let event = match (desired, published) {
-        (None, None) => return Ok(None),
+        (None, None) => return None,
         // A request for a snapshot does not follow from objects: it stays.
-        (None, Some(_)) if *key == EntryKey::SnapshotRequest => return Ok(None),
+        (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
         (None, Some(published)) => {
             Event::Removed(Removed { key: key.clone(), uid: published.uid.clone() })
         }
-        (Some(applied), Some(published))
-            if applied.uid == published.uid && has_object(&applied, published)? =>
+        (Some((applied, hash)), Some(published))
+            if applied.uid == published.uid && hash == published.object_hash =>
         {
-            return Ok(None);
+            return None;
         }
-        (Some(applied), _) => Event::Applied(applied),
+        (Some((applied, _)), _) => Event::Applied(applied),
     };
-    Ok(Some(Draft {
+    Some(Draft {
         stream: stream.clone(),
         event,
         replaces: published.map(|published| published.object_hash),
         traceparent: None,
         is_shared: false,
-    }))
+    })
 }
 
 /// The entry that asks a node for its whole snapshot: a number from `random`. A counter would repeat
@@ -82,10 +77,6 @@ pub(crate) fn snapshot_request(
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use headwater_event::ObjectHash;
-
     use super::*;
 
     fn key() -> EntryKey {
@@ -112,10 +103,11 @@ mod tests {
         published: Option<&EntrySummary>,
     ) -> Option<Draft> {
         let entry = EntryId { stream: StreamId::Cluster, key };
-        let has_object = |applied: &Applied, published: &EntrySummary| {
-            Ok::<_, Infallible>(ObjectHash::of(&applied.object) == published.object_hash)
-        };
-        difference(&entry, desired, published, has_object).unwrap_or_else(|never| match never {})
+        let desired = desired.map(|applied| {
+            let hash = ObjectHash::of(&applied.object);
+            (applied, hash)
+        });
+        difference(&entry, desired, published)
     }
 
     fn event(desired: Option<Applied>, published: Option<&EntrySummary>) -> Option<Event> {
@@ -127,6 +119,8 @@ mod tests {
         let old = applied("u1", "x");
         let entry = published(&old);
         assert_eq!(event(Some(old.clone()), Some(&entry)), None);
+        let touched = Applied { resource_version: "2".to_owned(), ..old.clone() };
+        assert_eq!(event(Some(touched), Some(&entry)), None);
         let changed = applied("u1", "y");
         assert_eq!(event(Some(changed.clone()), Some(&entry)), Some(Event::Applied(changed)));
         let recreated = applied("u2", "x");

@@ -2,9 +2,7 @@
 
 use headwater_event::{Applied, EntryKey, ObjectHash, StreamId};
 use headwater_log::Draft;
-use headwater_object::payload::same_payload;
 use headwater_store::EngineError;
-use headwater_view::EntrySummary;
 
 use super::difference::difference;
 use super::intake::Intake;
@@ -12,7 +10,7 @@ use super::writable_log::WritableLog;
 use crate::interest::EntryId;
 
 /// Drafts the differences of entries. The entries of an object that many nodes use follow each
-/// other: the object is unpacked and compared once, and their drafts have the same bytes in memory.
+/// other: the object is unpacked and hashed once, and their drafts have the same bytes in memory.
 pub(super) struct EntryDifferences<'p> {
     intake: &'p Intake,
     log: &'p WritableLog,
@@ -20,8 +18,6 @@ pub(super) struct EntryDifferences<'p> {
     users_max: Option<usize>,
     /// The object of the last entry.
     desired: Option<DesiredObject>,
-    /// The last desired and published object that were compared, and whether they are the same.
-    compared: Option<([ObjectHash; 2], bool)>,
 }
 
 /// An object as it should be published.
@@ -37,7 +33,7 @@ impl<'p> EntryDifferences<'p> {
     /// has an object once in a partition if two nodes or more of each partition use it on average.
     pub(super) fn new(intake: &'p Intake, log: &'p WritableLog, shares_objects: bool) -> Self {
         let users_max = shares_objects.then(|| log.partitions());
-        Self { intake, log, users_max, desired: None, compared: None }
+        Self { intake, log, users_max, desired: None }
     }
 
     /// The event that makes an entry what it should be; `None`: it is so already.
@@ -48,14 +44,9 @@ impl<'p> EntryDifferences<'p> {
         let EntryId { stream, key } = entry;
         let published = self.log.entry_summary(stream, key)?;
         let desired = self.desired(stream, key);
-        let hash = desired.as_ref().map(|desired| desired.hash);
         let is_shared = desired.as_ref().is_some_and(|desired| desired.is_shared);
-        let applied = desired.map(|desired| desired.applied);
-        let has_object = |applied: &Applied, published: &EntrySummary| {
-            let Some(hash) = hash else { return Ok(false) };
-            self.is_same_object(entry, applied, [hash, published.object_hash])
-        };
-        let draft = difference(entry, applied, published.as_ref(), has_object)?;
+        let desired = desired.map(|desired| (desired.applied, desired.hash));
+        let draft = difference(entry, desired, published.as_ref());
         Ok(draft.map(|draft| Draft { is_shared, ..draft }))
     }
 
@@ -74,25 +65,5 @@ impl<'p> EntryDifferences<'p> {
             });
         }
         self.desired.clone()
-    }
-
-    fn is_same_object(
-        &mut self,
-        entry: &EntryId,
-        applied: &Applied,
-        hashes: [ObjectHash; 2],
-    ) -> Result<bool, EngineError> {
-        let [desired, published] = hashes;
-        if desired == published {
-            return Ok(true);
-        }
-        if let Some((_, is_same)) = self.compared.filter(|(compared, _)| *compared == hashes) {
-            return Ok(is_same);
-        }
-        let published = self.log.entry(&entry.stream, &entry.key)?;
-        let is_same =
-            published.is_some_and(|published| same_payload(&applied.object, &published.object));
-        self.compared = Some((hashes, is_same));
-        Ok(is_same)
     }
 }

@@ -230,7 +230,7 @@ impl IdentityMap {
 impl Identity {
     /// The object with this identity; `None` where it would be no valid object.
     fn set_in(&self, object: &Object) -> Option<Object> {
-        let mut value = object.value();
+        let mut value = object.versioned_value();
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("uid".to_owned(), self.uid.as_str().into());
         if !self.created.is_null() {

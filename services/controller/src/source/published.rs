@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
+use headwater_object::payload::set_resource_version;
 use headwater_store::EngineError;
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ use crate::packed::{PackedPayload, PayloadPacker};
 pub struct PublishedObject {
     /// Its UID.
     pub uid: String,
+    /// Its resource version; empty if it has none.
+    pub resource_version: String,
     /// Its payload.
     pub payload: Bytes,
 }
@@ -23,6 +26,13 @@ impl PublishedObject {
     /// The payload as a value; null if it is no JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.payload).unwrap_or_default()
+    }
+
+    /// The payload as a value, with the resource version.
+    pub fn versioned_value(&self) -> Value {
+        let mut value = self.value();
+        set_resource_version(&mut value, &self.resource_version);
+        value
     }
 
     /// The node that a published pod was assigned to.
@@ -58,8 +68,16 @@ pub trait PublishedObjects: Send + Sync {
 /// All published objects in memory, in little of it.
 #[derive(Debug, Default)]
 pub(crate) struct PublishedMap {
-    objects: BTreeMap<ResourceKey, (String, PackedPayload)>,
+    objects: BTreeMap<ResourceKey, PackedPublished>,
     packer: PayloadPacker,
+}
+
+/// A published object, in little memory.
+#[derive(Debug)]
+struct PackedPublished {
+    uid: String,
+    resource_version: String,
+    payload: PackedPayload,
 }
 
 impl PublishedMap {
@@ -77,15 +95,17 @@ impl PublishedMap {
         if self.objects.contains_key(&key) {
             return;
         }
-        let payload = self.packer.pack(key.kind(), &object.payload);
-        self.objects.insert(key, (object.uid, payload));
+        let PublishedObject { uid, resource_version, payload } = object;
+        let payload = self.packer.pack(key.kind(), &payload);
+        self.objects.insert(key, PackedPublished { uid, resource_version, payload });
     }
 }
 
 impl PublishedObjects for PublishedMap {
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
-        let (uid, payload) = self.objects.get(key)?;
-        Some(PublishedObject { uid: uid.clone(), payload: payload.unpack() })
+        let PackedPublished { uid, resource_version, payload } = self.objects.get(key)?;
+        let (uid, resource_version) = (uid.clone(), resource_version.clone());
+        Some(PublishedObject { uid, resource_version, payload: payload.unpack() })
     }
 
     fn keys(&self) -> Vec<ResourceKey> {

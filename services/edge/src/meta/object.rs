@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, ResourceKey};
+use headwater_object::payload::with_resource_version;
 use headwater_view::Entry;
 
 /// An object of the view, or a pod's status.
@@ -10,6 +11,7 @@ pub(crate) struct Object {
     pub(crate) key: ResourceKey,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// The JSON, with the resource version.
     pub(crate) object: Bytes,
 }
 
@@ -18,6 +20,7 @@ impl Object {
     pub(crate) fn of_entry(key: EntryKey, entry: Entry) -> Option<Self> {
         let EntryKey::Resource(key) = key else { return None };
         let Entry { uid, resource_version, object, .. } = entry;
+        let object = with_resource_version(&object, &resource_version);
         Some(Self { key, uid, resource_version, object })
     }
 
@@ -25,6 +28,7 @@ impl Object {
     pub(crate) fn of_applied(applied: Applied) -> Option<Self> {
         let Applied { key, uid, resource_version, object } = applied;
         let EntryKey::Resource(key) = key else { return None };
+        let object = with_resource_version(&object, &resource_version);
         Some(Self { key, uid, resource_version, object })
     }
 }

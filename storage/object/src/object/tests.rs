@@ -34,7 +34,10 @@ fn an_object_knows_what_others_ask_of_it() {
     assert_eq!(object.node().map(NodeName::as_str), Some("gw-1"));
     assert_eq!(object.references()[0].key.as_str(), "default/serviceaccount/default");
     assert_eq!(object.value()["metadata"]["namespace"], "default");
+    assert_eq!(object.value()["metadata"]["resourceVersion"], Value::Null);
+    assert_eq!(object.versioned_value()["metadata"]["resourceVersion"], "7");
     assert_eq!(object.to_applied().object, object.payload());
+    assert_eq!(object.to_applied().resource_version, "7");
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
-use headwater_object::payload::same_payload;
 use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use jiff::Timestamp;
@@ -432,8 +431,7 @@ impl Differences {
     /// Adds an object that was made; `before` is the one that was sent last under its key.
     fn add(&mut self, key: ResourceKey, before: Option<SentObject>, object: Object) {
         if let Some(before) = before {
-            let payload = before.payload.unpack();
-            if same_payload(&payload, object.payload()) {
+            if before.payload.unpack() == object.payload() {
                 return;
             }
             let uid = before.uid();

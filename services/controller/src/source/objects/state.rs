@@ -36,7 +36,7 @@ impl State {
         if self.objects.contains_key(&key) {
             return None;
         }
-        let mut value = published.value();
+        let mut value = published.versioned_value();
         if is_from_manifest(&value) {
             return None;
         }
@@ -69,7 +69,7 @@ impl State {
     ) -> Result<Vec<SourceEvent>, String> {
         let key = object.key().clone();
         let before = self.objects.get(&key);
-        let mut value = object.value();
+        let mut value = object.versioned_value();
         let immutable = immutable_digest(&key, &value);
         let object = if object.uid().is_empty() {
             let same = before.filter(|before| before.immutable == immutable);

@@ -162,7 +162,11 @@ async fn what_an_earlier_run_published_is_listed_but_for_what_manifests_describe
     manifest["metadata"]["annotations"] = json!({"headwater/manifest": "a.yaml"});
     let published = [secret("sent"), manifest].map(|value| {
         let object = Object::from_value(value).expect("a secret");
-        let published = PublishedObject { uid: "u".to_owned(), payload: object.payload().clone() };
+        let published = PublishedObject {
+            uid: "u".to_owned(),
+            resource_version: object.resource_version().to_owned(),
+            payload: object.payload().clone(),
+        };
         (object.key().clone(), published)
     });
     let (mut source, list) = Running::start(BTreeMap::from(published)).await;

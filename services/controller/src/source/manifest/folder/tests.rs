@@ -122,7 +122,10 @@ impl Story {
                 SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
                     let uid = object.uid().to_owned();
                     let payload = object.payload().clone();
-                    self.published.insert(object.key().clone(), PublishedObject { uid, payload });
+                    self.published.insert(
+                        object.key().clone(),
+                        PublishedObject { uid, resource_version: String::new(), payload },
+                    );
                 }
                 SourceEvent::Delete { key, .. } => {
                     self.published.remove(key);

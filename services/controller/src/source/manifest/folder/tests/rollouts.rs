@@ -64,7 +64,10 @@ fn a_takeover_continues_with_what_the_other_controller_published() {
         match event {
             SourceEvent::Apply(object, _) => {
                 let (uid, payload) = (object.uid().to_owned(), object.payload().clone());
-                standby.published.insert(object.key().clone(), PublishedObject { uid, payload });
+                standby.published.insert(
+                    object.key().clone(),
+                    PublishedObject { uid, resource_version: String::new(), payload },
+                );
             }
             SourceEvent::Delete { key, .. } => drop(standby.published.remove(&key)),
             other => panic!("{other:?}"),
