@@ -274,14 +274,30 @@ fn objects_come_in_as_json_lines() {
         stream.read_to_string(&mut answer).expect("it answers");
         answer
     };
-    let pod = json!({"object": {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
-        "spec": {"nodeName": "gw-a", "containers": [{"name": "c", "image": "i"}]},
-    }});
-    let answer = send(&[pod, json!({"object": {"kind": "Pod"}})]);
+    let pod = |name: &str, resource_version: &str| {
+        json!({"object": {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "resourceVersion": resource_version},
+            "spec": {"nodeName": "gw-a", "containers": [{"name": "c", "image": "i"}]},
+        }})
+    };
+    let answer = send(&[pod("one", "17"), json!({"object": {"kind": "Pod"}})]);
     assert!(answer.contains("\"error\""), "the second line is refused: {answer}");
     running.wait_for_pods(1, |status| status == "Running");
-    send(&[json!({"delete": "default/pod/one"})]);
+    for place in [&[][..], &["--node", "gw-a"]] {
+        let pods = running.items(&[&["get", "pods"], place].concat());
+        assert_eq!(pods[0]["metadata"]["resourceVersion"], "17", "{place:?}");
+    }
+    send(&[pod("one", "18"), pod("two", "19")]);
+    running.wait_for_pods(2, |status| status == "Running");
+    let applied: Vec<Value> = running
+        .history("node/gw-a")
+        .into_iter()
+        .filter(|event| event["kind"] == "PodApplied")
+        .map(|event| event["resource_version"].clone())
+        .collect();
+    assert_eq!(applied, ["17", "19"], "another resource version alone is no event");
+    send(&["one", "two"].map(|name| json!({"delete": format!("default/pod/{name}")})));
     running.wait_for("the removal", |running| {
         running.items(&["get", "pods"]).is_empty().then_some(())
     });

@@ -22,7 +22,10 @@ async fn the_cloud_responds_with_an_object_as_its_source_has_it() {
     let app = config("app", 1, "x");
     running.list([app.clone()]).await;
     let cloud = running.controller.cloud();
-    assert_eq!(cloud.respond(get("d/configmap/app")).await, Ok(with_resource_version(app.payload(), "1")));
+    assert_eq!(
+        cloud.respond(get("d/configmap/app")).await,
+        Ok(with_resource_version(app.payload(), "1"))
+    );
     let absent = get("d/configmap/absent");
     let not_found = CloudError::NotFound(absent.key.clone());
     assert_eq!(cloud.respond(absent).await, Err(not_found));
