@@ -17,6 +17,7 @@ use headwater_edged::plan::{
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
 use headwater_edged::worker_set::{self, WorkerChange};
 use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
+use headwater_object::Object;
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
@@ -146,7 +147,10 @@ impl<M: Meta> Worker<M> {
 
     /// I8: the worker receives only what is durable.
     fn check_there(&self, key: &ResourceKey, uid: &str, object: &[u8]) {
-        let seen = (EntryKey::from(key.clone()), uid.to_owned(), ObjectHash::of(object).0);
+        // The local API has put the resource version back.
+        let object = Object::from_json(object).expect("what was published is an object");
+        let hash = ObjectHash::of(object.payload());
+        let seen = (EntryKey::from(key.clone()), uid.to_owned(), hash.0);
         let mut auditor = lock(&self.auditor);
         auditor.read();
         let durable: Vec<_> = lock(&self.durable).streams.values().filter_map(|h| h.at).collect();
