@@ -116,6 +116,13 @@ fn a_deployment_rolls_within_its_bounds_and_a_restart_continues_the_rollout() {
     wait_for_row(&running, "deploy", "web 2/2 1 2");
     let halfway = pod_names(&running);
     assert!(halfway.len() == 3 && old.iter().all(|name| halfway.contains(name)), "{halfway:?}");
+    let new = halfway.iter().find(|name| !old.contains(name)).expect("a new pod");
+    running.wait_for("the probe that the new pod waits for", |running| {
+        let text = running.text(&["describe", "pod", new])?;
+        let waits = text.lines().find(|line| line.starts_with("Waits For:"))?;
+        let probe = waits.contains("container main: readiness probe has failed since 2");
+        (probe && waits.ends_with("Z: command exited with 1")).then_some(())
+    });
     running.kill();
     running.start_again();
     running.wait_until_in_step();
