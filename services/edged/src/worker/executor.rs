@@ -291,7 +291,7 @@ impl Worker {
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
-                self.shared.reporter.forget(&self.record.uid).await;
+                self.shared.reporter.removed(&self.record.key, &self.record.uid).await;
                 StepOutcome::Finished
             }
             Err(error) => self.retry_later("a pod cannot be cleaned up yet", &error),
