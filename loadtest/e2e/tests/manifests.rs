@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use headwater_e2e::running::Running;
@@ -132,4 +133,47 @@ fn an_emptied_folder_removes_nothing_and_is_followed_when_its_files_are_back() {
         .expect("written");
     running.wait_for_pods(2, |status| status == "Running");
     running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+}
+
+/// Gives a line to the objects socket, and returns its answer.
+fn give(socket: &Path, line: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(line.as_bytes()).ok()?;
+    stream.shutdown(Shutdown::Write).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn an_object_of_two_sources_is_a_trouble_and_the_other_one_takes_the_place_of_the_first() {
+    let files = folder(&[("a.yaml", &CONFIG.replace("words", "others")), ("c.yaml", CONFIG)]);
+    let sockets = tempfile::tempdir().expect("a temporary folder");
+    let socket = sockets.path().join("objects.sock");
+    let running = start(files.path(), &["--objects", socket.to_str().expect("UTF-8")]);
+    let word = |running: &Running| {
+        let found = running.json(&["get", "cm", "words", "-o", "json"])?;
+        found["data"]["word"].as_str().map(str::to_owned)
+    };
+    running.wait_for("the object of the folder", |running| word(running));
+    let line = r#"{"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"word": "of the socket"}}}"#;
+    let answer = running.wait_for("the socket", |_| give(&socket, line));
+    assert!(answer.contains("\"accepted\":1"), "{answer}");
+    let expected = "default/configmap/words: two sources have this object, manifests and objects;";
+    running.wait_for("the trouble", |running| {
+        troubles(running)?.iter().any(|line| line.starts_with(expected)).then_some(())
+    });
+    let gauge = || metric(&running, "headwater_controller_manifest_troubles{reason=\"duplicate\"}");
+    assert_eq!(gauge().as_deref(), Some("1"));
+    assert_eq!(word(&running).as_deref(), Some("first"));
+
+    fs::remove_file(files.path().join("c.yaml")).expect("removed");
+    running.wait_for("the object of the socket", |running| {
+        (word(running)? == "of the socket").then_some(())
+    });
+    running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+    assert_eq!(gauge().as_deref(), Some("0"));
+    running.wait_for("the repair at the terminal", |running| {
+        running.output().contains(&format!("note: repaired: {expected}")).then_some(())
+    });
 }
