@@ -177,3 +177,26 @@ fn an_object_of_two_sources_is_a_trouble_and_the_other_one_takes_the_place_of_th
         running.output().contains(&format!("note: repaired: {expected}")).then_some(())
     });
 }
+
+#[test]
+fn a_key_twice_in_json_is_named_as_in_yaml_and_refused_under_strict() {
+    let twice = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
+        "data": {"word": "first", "word": "second"}}"#;
+    for (args, count, rest) in [
+        (&[][..], 1, "the last one counts"),
+        (&["--strict"][..], 0, "remove one of the two (--strict)"),
+    ] {
+        let files = folder(&[("c.json", twice), ("a.yaml", &CONFIG.replace("words", "others"))]);
+        let running = start(files.path(), args);
+        let expected = format!("c.json:2: duplicate mapping key: word: {rest}");
+        running.wait_for("the trouble", |running| {
+            troubles(running)?.contains(&expected).then_some(())
+        });
+        running.wait_for("the other document", |running| {
+            running.json(&["get", "cm", "others", "-o", "json"])
+        });
+        let words = running.items(&["get", "cm"]);
+        let found = words.iter().filter(|one| one["metadata"]["name"] == "words").count();
+        assert_eq!(found, count, "{words:?}");
+    }
+}
