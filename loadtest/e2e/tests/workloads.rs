@@ -146,6 +146,63 @@ fn a_deployment_rolls_within_its_bounds_and_a_restart_continues_the_rollout() {
     assert!(refused.contains("deployments are not replicated"), "{refused}");
 }
 
+#[test]
+fn a_deployment_waits_while_it_is_paused_and_a_rollout_without_progress_is_a_trouble() {
+    let files = Files::new();
+    files.open("first");
+    let deployment = |version: &str, gate: &str, is_paused: bool| {
+        workload(
+            "Deployment",
+            "web",
+            json!({
+                "replicas": 1, "paused": is_paused, "progressDeadlineSeconds": 2,
+                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": template(version, &files.gate(gate)),
+            }),
+        )
+    };
+    let progressing = |running: &Running| {
+        let deployment = running.json(&["get", "deploy", "web", "-o", "json"])?;
+        let condition = &deployment["status"]["conditions"][0];
+        assert_eq!(condition["type"], "Progressing");
+        Some((condition["status"].as_str()?.to_owned(), condition["reason"].as_str()?.to_owned()))
+    };
+    let wait_for = |running: &Running, status: &str, reason: &str| {
+        running.wait_for(reason, |running| {
+            (progressing(running)? == (status.to_owned(), reason.to_owned())).then_some(())
+        });
+    };
+    files.write(&deployment("one", "first", false));
+    let running = files.start();
+    wait_for(&running, "True", "NewReplicaSetAvailable");
+    let old = pod_names(&running);
+
+    files.write(&deployment("two", "second", true));
+    wait_for(&running, "Unknown", "DeploymentPaused");
+    wait_for_row(&running, "deploy", "web 1/1 0 1");
+    assert_eq!(pod_names(&running), old, "its template takes no effect");
+
+    // The watch begins before the change, and shows it.
+    let ready_row =
+        |row: &str, line: &str| line.split_whitespace().take(4).eq(row.split_whitespace());
+    running.follow(
+        &["get", "deploy", "-w", "--no-headers"],
+        || files.write(&deployment("two", "second", false)),
+        |line| ready_row("web 1/1 1 1", line),
+    );
+    wait_for(&running, "False", "ProgressDeadlineExceeded");
+    let trouble = "web.json:1: Deployment default/web: its rollout has made no progress for 2 s";
+    running.wait_for("the trouble", |running| {
+        running.text(&["status"])?.contains(&format!("trouble  {trouble}")).then_some(())
+    });
+    files.open("second");
+    wait_for(&running, "True", "NewReplicaSetAvailable");
+    running.wait_for("a status without trouble", |running| {
+        (!running.text(&["status"])?.contains("trouble  ")).then_some(())
+    });
+    assert!(pod_names(&running).iter().all(|name| !old.contains(name)));
+}
+
 /// The logs of the pods of a Deployment.
 fn logs(running: &Running) {
     let selected = running.text(&["logs", "-l", "app=web", "--prefix"]).expect("both pods");

@@ -47,11 +47,6 @@ pub(super) async fn watch(
     if !request.at.is_empty() {
         return Err(Status::invalid_argument("a past state does not change: remove -w or --at"));
     }
-    if is_workload(&request) {
-        return Err(Status::invalid_argument(
-            "workloads are not watched: remove -w, or watch their pods",
-        ));
-    }
     // The subscription starts before the first read, so that no change is lost.
     let trigger = ChangeTrigger::of(&dependencies, &request)?;
     let first = find(&dependencies, &request).await?.objects;
@@ -76,6 +71,8 @@ enum ChangeTrigger {
         /// For requests of nodes, whose state changes with time alone.
         time: Option<Interval>,
     },
+    /// Workloads, whose counts change with their pods, their nodes and the time.
+    Workloads { changes: ChangeSubscription, time: Interval },
     Replica {
         view: NodeView,
         /// The position of the edge at the last read, and its time.
@@ -137,6 +134,7 @@ impl Watch {
                 let ending = match &self.trigger {
                     ChangeTrigger::Replica { view, .. } => ending_at(view, gone, now_ms).await?,
                     ChangeTrigger::Picture { .. } => self.ending(gone, now_ms)?,
+                    ChangeTrigger::Workloads { .. } => Objects::new(),
                 };
                 now.extend(ending);
                 Ok(self.shown.all(now, |_| true))
@@ -189,12 +187,16 @@ impl ChangeTrigger {
             return Ok(Self::Replica { view, last: (None, Instant::now()) });
         }
         let changes = dependencies.picture()?.changes();
-        let time = matches!(request.r#type.as_str(), "" | "node").then(|| {
+        let time = || {
             let mut time = interval(LOOK_INTERVAL);
             time.set_missed_tick_behavior(MissedTickBehavior::Delay);
             time.reset();
             time
-        });
+        };
+        if is_workload(request) {
+            return Ok(Self::Workloads { changes, time: time() });
+        }
+        let time = matches!(request.r#type.as_str(), "" | "node").then(time);
         Ok(Self::Picture { changes, time })
     }
 
@@ -207,6 +209,17 @@ impl ChangeTrigger {
                     PictureChange::Keys(keys) => Look::At(keys),
                 }),
                 () = tick(time) => Some(Look::Nodes),
+            },
+            Self::Workloads { changes, time } => loop {
+                let changed = tokio::select! {
+                    changed = changes.next() => changed?,
+                    _ = time.tick() => return Some(Look::Everywhere),
+                };
+                let is_meant = |key: &ResourceKey| matches!(key.kind(), "pod" | "node");
+                match changed {
+                    PictureChange::Keys(keys) if !keys.iter().any(is_meant) => {}
+                    _ => return Some(Look::Everywhere),
+                }
             },
             Self::Replica { view, last: (last, at) } => loop {
                 sleep(ASK_INTERVAL).await;
