@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
+use headwater_broker::ClusterSettings;
 use headwater_e2e::fleet::Fleet;
 
 const POD: &str = "\
@@ -56,4 +57,46 @@ fn a_wrong_hub_and_a_node_that_nothing_is_for_are_named_in_the_status() {
     assert!(lines.starts_with("trouble  gw-9: it is connected, but nothing is for it"), "{lines}");
     assert_eq!(lines.lines().count(), 1, "gw-1 has a pod: {lines}");
     assert_eq!(troubles(&fleet, "gw-1"), None, "its edge is well");
+}
+
+#[test]
+fn a_silent_broker_and_a_silent_hub_are_named_long_before_anything_gives_up() {
+    // Nothing is unreachable for a minute, so that only the wait for an answer can be the trouble.
+    let patient = &["unreachable.after=60s"];
+    let mut fleet = Fleet::with_kafka_settings(ClusterSettings::default(), 1, patient);
+    fleet.write("web.yaml", POD);
+    fleet.add_controller("controller");
+    fleet.add_hub("hub");
+    fleet.add_edge("gw-1", &["hub"]);
+    fleet.wait_until_reconciled("hub");
+    let wait_until_well = |fleet: &Fleet| {
+        fleet.wait_for("a status without trouble", |fleet| {
+            let parts = ["controller", "hub", "gw-1"];
+            let are_well = parts.iter().all(|part| {
+                fleet.part(part).text(&["status"]).is_some_and(|text| !text.contains("trouble  "))
+            });
+            are_well.then_some(())
+        });
+    };
+    wait_until_well(&fleet);
+
+    fleet.kafka.broker(1).freeze().expect("it freezes");
+    for part in ["controller", "hub"] {
+        let lines = fleet.wait_for("the silent broker", |fleet| troubles(fleet, part));
+        let expected =
+            format!("trouble  Kafka at {} has not answered since ", fleet.kafka.bootstrap());
+        assert!(lines.starts_with(&expected) && lines.lines().count() == 1, "{lines}");
+    }
+    fleet.kafka.broker(1).thaw().expect("it continues");
+    wait_until_well(&fleet);
+
+    // An edge that starts waits for the welcome of its hub.
+    fleet.part("hub").freeze();
+    fleet.part_mut("gw-1").kill();
+    fleet.part_mut("gw-1").start_again();
+    let lines = fleet.wait_for("the silent hub", |fleet| troubles(fleet, "gw-1"));
+    let hub = format!("hub {} has not answered for more than 3 s", fleet.hub_address("hub"));
+    assert!(lines.contains(&hub), "{lines}");
+    fleet.part("hub").thaw();
+    wait_until_well(&fleet);
 }

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use headwater_e2e::running::Running;
@@ -132,4 +133,70 @@ fn an_emptied_folder_removes_nothing_and_is_followed_when_its_files_are_back() {
         .expect("written");
     running.wait_for_pods(2, |status| status == "Running");
     running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+}
+
+/// Gives a line to the objects socket, and returns its answer.
+fn give(socket: &Path, line: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(line.as_bytes()).ok()?;
+    stream.shutdown(Shutdown::Write).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn an_object_of_two_sources_is_a_trouble_and_the_other_one_takes_the_place_of_the_first() {
+    let files = folder(&[("a.yaml", &CONFIG.replace("words", "others")), ("c.yaml", CONFIG)]);
+    let sockets = tempfile::tempdir().expect("a temporary folder");
+    let socket = sockets.path().join("objects.sock");
+    let running = start(files.path(), &["--objects", socket.to_str().expect("UTF-8")]);
+    let word = |running: &Running| {
+        let found = running.json(&["get", "cm", "words", "-o", "json"])?;
+        found["data"]["word"].as_str().map(str::to_owned)
+    };
+    running.wait_for("the object of the folder", |running| word(running));
+    let line = r#"{"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"word": "of the socket"}}}"#;
+    let answer = running.wait_for("the socket", |_| give(&socket, line));
+    assert!(answer.contains("\"accepted\":1"), "{answer}");
+    let expected = "default/configmap/words: two sources have this object, manifests and objects;";
+    running.wait_for("the trouble", |running| {
+        troubles(running)?.iter().any(|line| line.starts_with(expected)).then_some(())
+    });
+    let gauge = || metric(&running, "headwater_controller_manifest_troubles{reason=\"duplicate\"}");
+    assert_eq!(gauge().as_deref(), Some("1"));
+    assert_eq!(word(&running).as_deref(), Some("first"));
+
+    fs::remove_file(files.path().join("c.yaml")).expect("removed");
+    running.wait_for("the object of the socket", |running| {
+        (word(running)? == "of the socket").then_some(())
+    });
+    running.wait_for("a status without trouble", |running| troubles(running).filter(Vec::is_empty));
+    assert_eq!(gauge().as_deref(), Some("0"));
+    running.wait_for("the repair at the terminal", |running| {
+        running.output().contains(&format!("note: repaired: {expected}")).then_some(())
+    });
+}
+
+#[test]
+fn a_key_twice_in_json_is_named_as_in_yaml_and_refused_under_strict() {
+    let twice = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
+        "data": {"word": "first", "word": "second"}}"#;
+    for (args, count, rest) in [
+        (&[][..], 1, "the last one counts"),
+        (&["--strict"][..], 0, "remove one of the two (--strict)"),
+    ] {
+        let files = folder(&[("c.json", twice), ("a.yaml", &CONFIG.replace("words", "others"))]);
+        let running = start(files.path(), args);
+        let expected = format!("c.json:2: duplicate mapping key: word: {rest}");
+        running.wait_for("the trouble", |running| {
+            troubles(running)?.contains(&expected).then_some(())
+        });
+        running.wait_for("the other document", |running| {
+            running.json(&["get", "cm", "others", "-o", "json"])
+        });
+        let words = running.items(&["get", "cm"]);
+        let found = words.iter().filter(|one| one["metadata"]["name"] == "words").count();
+        assert_eq!(found, count, "{words:?}");
+    }
 }

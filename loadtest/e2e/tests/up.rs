@@ -155,6 +155,55 @@ fn pods_outlive_a_crash_and_are_adopted() {
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
 }
 
+/// It needs three seconds to end, and then writes `ended`.
+fn slow_to_end(ended: &Path) -> Value {
+    let script = format!(
+        "trap 'sleep 3; touch {}; exit 0' TERM; while :; do sleep 0.1; done",
+        ended.display()
+    );
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "slow"},
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [{"name": "main", "command": ["sh", "-c", script]}],
+        },
+    })
+}
+
+#[test]
+fn a_removed_pod_is_terminating_until_its_node_has_ended_it_and_then_deleted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (manifest, ended) = (folder.path().join("m/pod.json"), folder.path().join("ended"));
+    fs::create_dir(folder.path().join("m")).expect("a folder");
+    let pod = slow_to_end(&ended).to_string();
+    fs::write(&manifest, &pod).expect("written");
+    fs::write(folder.path().join("m/config.yaml"), CONFIG).expect("written");
+    let manifests = folder.path().join("m").display().to_string();
+    let running = Running::start(&[&manifests]);
+    // At the controller, then at the node.
+    for more in [&[][..], &["--node", "node-1"]] {
+        running.wait_for_pods(1, |status| status == "Running");
+        running.wait_until_in_step();
+        running.wait_for_processes();
+        let seen = std::cell::RefCell::new(Vec::new());
+        running.follow(
+            &[&["get", "po", "-w", "--no-headers"], more].concat(),
+            || fs::remove_file(&manifest).expect("removed"),
+            |line| {
+                let status = line.split_whitespace().nth(2).unwrap_or_default().to_owned();
+                let is_last = status == "Deleted";
+                seen.borrow_mut().push((status, ended.exists()));
+                is_last
+            },
+        );
+        let seen = seen.into_inner();
+        assert!(seen.contains(&("Terminating".to_owned(), false)), "{seen:?}");
+        assert_eq!(seen.last(), Some(&("Deleted".to_owned(), true)), "{seen:?}");
+        fs::remove_file(&ended).expect("removed");
+        fs::write(&manifest, &pod).expect("written");
+    }
+}
+
 #[test]
 fn a_node_that_is_cut_off_goes_on_and_is_caught_up() {
     let (_folder, manifests, running) = talker();

@@ -116,6 +116,13 @@ fn a_deployment_rolls_within_its_bounds_and_a_restart_continues_the_rollout() {
     wait_for_row(&running, "deploy", "web 2/2 1 2");
     let halfway = pod_names(&running);
     assert!(halfway.len() == 3 && old.iter().all(|name| halfway.contains(name)), "{halfway:?}");
+    let new = halfway.iter().find(|name| !old.contains(name)).expect("a new pod");
+    running.wait_for("the probe that the new pod waits for", |running| {
+        let text = running.text(&["describe", "pod", new])?;
+        let waits = text.lines().find(|line| line.starts_with("Waits For:"))?;
+        let probe = waits.contains("container main: readiness probe has failed since 2");
+        (probe && waits.ends_with("Z: command exited with 1")).then_some(())
+    });
     running.kill();
     running.start_again();
     running.wait_until_in_step();
@@ -137,6 +144,63 @@ fn a_deployment_rolls_within_its_bounds_and_a_restart_continues_the_rollout() {
     let refused = running.ask(&["get", "deploy", "--node", "node-1"]);
     let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.contains("deployments are not replicated"), "{refused}");
+}
+
+#[test]
+fn a_deployment_waits_while_it_is_paused_and_a_rollout_without_progress_is_a_trouble() {
+    let files = Files::new();
+    files.open("first");
+    let deployment = |version: &str, gate: &str, is_paused: bool| {
+        workload(
+            "Deployment",
+            "web",
+            json!({
+                "replicas": 1, "paused": is_paused, "progressDeadlineSeconds": 2,
+                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": template(version, &files.gate(gate)),
+            }),
+        )
+    };
+    let progressing = |running: &Running| {
+        let deployment = running.json(&["get", "deploy", "web", "-o", "json"])?;
+        let condition = &deployment["status"]["conditions"][0];
+        assert_eq!(condition["type"], "Progressing");
+        Some((condition["status"].as_str()?.to_owned(), condition["reason"].as_str()?.to_owned()))
+    };
+    let wait_for = |running: &Running, status: &str, reason: &str| {
+        running.wait_for(reason, |running| {
+            (progressing(running)? == (status.to_owned(), reason.to_owned())).then_some(())
+        });
+    };
+    files.write(&deployment("one", "first", false));
+    let running = files.start();
+    wait_for(&running, "True", "NewReplicaSetAvailable");
+    let old = pod_names(&running);
+
+    files.write(&deployment("two", "second", true));
+    wait_for(&running, "Unknown", "DeploymentPaused");
+    wait_for_row(&running, "deploy", "web 1/1 0 1");
+    assert_eq!(pod_names(&running), old, "its template takes no effect");
+
+    // The watch begins before the change, and shows it.
+    let ready_row =
+        |row: &str, line: &str| line.split_whitespace().take(4).eq(row.split_whitespace());
+    running.follow(
+        &["get", "deploy", "-w", "--no-headers"],
+        || files.write(&deployment("two", "second", false)),
+        |line| ready_row("web 1/1 1 1", line),
+    );
+    wait_for(&running, "False", "ProgressDeadlineExceeded");
+    let trouble = "web.json:1: Deployment default/web: its rollout has made no progress for 2 s";
+    running.wait_for("the trouble", |running| {
+        running.text(&["status"])?.contains(&format!("trouble  {trouble}")).then_some(())
+    });
+    files.open("second");
+    wait_for(&running, "True", "NewReplicaSetAvailable");
+    running.wait_for("a status without trouble", |running| {
+        (!running.text(&["status"])?.contains("trouble  ")).then_some(())
+    });
+    assert!(pod_names(&running).iter().all(|name| !old.contains(name)));
 }
 
 /// The logs of the pods of a Deployment.

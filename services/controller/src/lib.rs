@@ -52,7 +52,7 @@ pub use interest::{ClusterStream, EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
     ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink,
-    PresenceReceiver, Termination,
+    PresenceReceiver, Termination, as_deleted,
 };
 pub use publisher::{
     GROUP_EVENTS, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, SOURCE_LOSS_MAX,

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use headwater_event::{NodeName, NodeProgress, ResourceKey};
 use headwater_object::Object;
 use headwater_store::{Engine, EngineError, Json};
+use headwater_view::PodStatusFold;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::changes::ChangeFeed;
@@ -150,6 +152,31 @@ impl Picture {
         Ok(Some(object))
     }
 
+    /// A pod that no source has any longer, while its node still has it: the node reports its status
+    /// until it has ended the pod. `last` is the pod as it was. `None`: it is gone.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn ending_pod(
+        &self,
+        key: &ResourceKey,
+        last: &Value,
+        now_ms: i64,
+    ) -> Result<Option<Value>, EngineError> {
+        let text = |pointer| last.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (node, uid) = (text("/spec/nodeName").parse::<NodeName>(), text("/metadata/uid"));
+        let Some(node) = node.ok().filter(|_| key.kind() == "pod") else { return Ok(None) };
+        let reported = PodStatusFold::status(&*self.engine, &node, key)?;
+        let Some(reported) = reported.filter(|reported| reported.uid == uid) else {
+            return Ok(None);
+        };
+        let mut pod = last.clone();
+        if let Ok(status) = serde_json::from_slice(&reported.status) {
+            pod["status"] = status;
+        }
+        Ok(Some(as_deleted(pod, now_ms)))
+    }
+
     /// One object, as its source has it.
     pub fn object(&self, key: &ResourceKey) -> Option<Object> {
         self.interest.read().object(key)
@@ -207,6 +234,15 @@ impl Picture {
     ) -> Result<Option<String>, EngineError> {
         TERMINATIONS.get(&*self.engine, &(node.clone(), pod.clone()))
     }
+}
+
+/// The pod as one whose deletion was requested, since `now_ms` unless it was before.
+pub fn as_deleted(mut pod: Value, now_ms: i64) -> Value {
+    let time = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    if let Some(metadata) = pod["metadata"].as_object_mut() {
+        metadata.entry("deletionTimestamp").or_insert_with(|| format!("{time:.0}").into());
+    }
+    pod
 }
 
 fn key_of_node(node: &NodeName) -> Option<ResourceKey> {

@@ -56,6 +56,10 @@ pub const META_SYNC_INTERVAL: Duration = Duration::from_secs(60);
 /// reports all its pods within moments; the cloud need not see them go and come.
 pub const META_SYNC_SETTLE: Duration = Duration::from_secs(2);
 
+/// How long the status of a pod that left the node waits for Headwater's pod worker, which may be
+/// away itself. Until then the cloud shows that the node still has the pod.
+pub const POD_END_WAIT: Duration = Duration::from_secs(600);
+
 /// The bounds of upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
@@ -65,6 +69,9 @@ pub struct UpstreamSettings {
     pub sync_interval: Duration,
     /// See [`META_SYNC_SETTLE`].
     pub settle: Duration,
+    /// How long the status of a pod that left the node waits for the pod worker to end the pod and to
+    /// remove the status. Zero, without a pod worker that does: it is removed at once.
+    pub end_wait: Duration,
 }
 
 /// What other tasks ask of upstream.
@@ -80,8 +87,13 @@ pub(crate) enum UpstreamCommand {
         cause: Option<String>,
         reply: oneshot::Sender<Result<bool, OperationError>>,
     },
-    /// Remove a pod's status. The reply: whether there was one.
-    RemoveStatus { pod: ResourceKey, reply: oneshot::Sender<Result<bool, OperationError>> },
+    /// Remove a pod's status, if it is of the pod with this UID. The reply: whether there was one.
+    RemoveStatus {
+        pod: ResourceKey,
+        /// `None`: of any pod of the name.
+        uid: Option<String>,
+        reply: oneshot::Sender<Result<bool, OperationError>>,
+    },
     /// Report to the cloud. The reply is true.
     Report { body: ReportBody, reply: oneshot::Sender<Result<bool, OperationError>> },
     /// Report that a pod has terminated. The reply: whether the node still had it.
@@ -182,6 +194,7 @@ impl Default for UpstreamSettings {
             outbox: OutboxSettings::default(),
             sync_interval: META_SYNC_INTERVAL,
             settle: META_SYNC_SETTLE,
+            end_wait: Duration::ZERO,
         }
     }
 }

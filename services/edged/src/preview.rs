@@ -99,6 +99,7 @@ fn of_pod(
         state: &PodState::default(),
         ready: &BTreeSet::new(),
         waiting: &first.waiting,
+        failing_probes: &[],
         ended: None,
         fail_reason: None,
         notes: seen.findings.notes(),

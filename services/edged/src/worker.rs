@@ -16,6 +16,7 @@
 //! | `container_tracker`, `image_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
+//! | `probe_failure` | the failures of probes in a status |
 //! | `http_get`, `unverified_tls` | their HTTP requests |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
@@ -45,6 +46,7 @@ mod image_tracker;
 mod observation;
 pub mod plan;
 mod probe;
+mod probe_failure;
 mod report;
 mod setup_failure;
 mod signal;
@@ -58,6 +60,7 @@ use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
 use setup_failure::SetupFailure;
+use signal::ProbeFinding;
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
 use warnings::Warnings;
 
@@ -246,17 +249,18 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => {}
-            Signal::Probe { container, attempt, kind, healthy, message } => {
+            Signal::Probe { container, attempt, kind, finding } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec
                     .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
                     .and_then(pod::grace_of);
-                if !healthy {
+                if let ProbeFinding::Unhealthy(failure) = &finding {
+                    let message = &failure.answer;
                     tracing::info!(pod = %key, container, ?kind, message, "a probe failed");
                     self.shared.metrics.probe_failed();
                 }
                 if let Some(tracker) = self.containers.get_mut(&container) {
-                    tracker.set_verdict(attempt, kind, healthy, now + own_grace.unwrap_or(grace));
+                    tracker.set_finding(attempt, kind, finding, now + own_grace.unwrap_or(grace));
                 }
             }
             Signal::PostStart { container, attempt, result } => {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use headwater_edge::upstream::POD_END_WAIT;
 use headwater_edge::{
     Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
     LocalUser, StartError,
@@ -153,6 +154,7 @@ impl Node {
         edge.tls = settings.tls;
         edge.local_user = settings.local_user;
         edge.settings.upstream.sync_interval = settings.sync_interval;
+        edge.settings.upstream.end_wait = POD_END_WAIT;
 
         let view = NodeView::new(socket.clone());
         let stop = CancellationToken::new();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use headwater_controller::{Filter, Picture, PicturePage};
+use headwater_controller::{Filter, Picture, PicturePage, as_deleted};
 use headwater_event::{NodeName, ResourceKey, StreamId};
 use headwater_hub::WallClock;
 use headwater_log::history::PastState;
@@ -342,15 +342,19 @@ fn replica(
     Ok(objects)
 }
 
-/// Adds the statuses that the node's pod worker reported to the edge.
-async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result<(), Status> {
+/// Adds the statuses that the node's pod worker reported to the edge. Returns the pods that have one.
+async fn add_statuses(
+    socket: &std::path::Path,
+    objects: &mut Objects,
+) -> Result<BTreeSet<ResourceKey>, Status> {
+    let mut reported = BTreeSet::new();
     let namespaces: BTreeSet<String> = objects
         .keys()
         .filter(|key| key.kind() == "pod")
         .filter_map(|key| key.namespace().map(str::to_owned))
         .collect();
     if namespaces.is_empty() {
-        return Ok(());
+        return Ok(reported);
     }
     let channel =
         crate::client::channel(socket.to_owned()).await.map_err(|error| internal(&error))?;
@@ -368,13 +372,29 @@ async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result
         let Some(Outcome::Objects(found)) = result.outcome else { continue };
         for status in found.objects {
             let Ok(key) = status.key.parse::<ResourceKey>() else { continue };
-            let Some(pod) = objects.get_mut(&key.with_kind("pod")) else { continue };
+            let key = key.with_kind("pod");
+            let Some(pod) = objects.get_mut(&key) else { continue };
             if pod.pointer("/metadata/uid").and_then(Value::as_str) == Some(status.uid.as_str()) {
                 pod["status"] = value(&status.object);
+                reported.insert(key);
             }
         }
     }
-    Ok(())
+    Ok(reported)
+}
+
+/// Of pods that left the replica, those that the node's pod worker has not ended.
+pub(super) async fn ending_at(
+    view: &NodeView,
+    mut pods: Objects,
+    now_ms: i64,
+) -> Result<Objects, Status> {
+    let Some(socket) = view.socket().filter(|_| !pods.is_empty()) else {
+        return Ok(Objects::new());
+    };
+    let reported = add_statuses(socket, &mut pods).await?;
+    let ending = pods.into_iter().filter(|(key, _)| reported.contains(key));
+    Ok(ending.map(|(key, pod)| (key, as_deleted(pod, now_ms))).collect())
 }
 
 /// The object of a payload, with its resource version.

@@ -3,12 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use alphanumeric_sort::compare_str;
 use headwater_edge::EdgeStatus;
 use headwater_event::{Checkpoint, NodeName, NodeProgress, Seq, StreamId};
+use headwater_log::Silence;
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 use headwater_view::StreamReader;
+use jiff::Timestamp;
 
 use super::{ControllerView, OperatorDependencies, disk};
 
@@ -28,6 +31,10 @@ mod state {
 
 /// The code of the refusal of a held identity, in an edge's trouble.
 const CLONE_REFUSED: &str = "(Clone)";
+
+/// A log that has not answered for so long is a trouble. The leaders of a broker that stops in order
+/// move in less.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// The trouble of a node that is connected, though no object and no setting names it.
 const NOT_NAMED: &str = "it is connected, but nothing is for it: no object names it, nor does the \
@@ -126,7 +133,7 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     let writes = progress.as_ref().filter(|progress| !progress.is_standby);
     StatusResponse {
         nodes,
-        troubles: (dependencies.troubles)(),
+        troubles: troubles(dependencies, now_ms),
         notes: dependencies.notes.clone(),
         log_id,
         writer_epoch: writes.map(|progress| progress.epoch.0),
@@ -137,6 +144,29 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         part: dependencies.part.name().to_owned(),
         stands_by: progress.as_ref().map(|progress| progress.is_standby),
     }
+}
+
+/// The troubles of the part, among them a log that does not answer.
+fn troubles(dependencies: &OperatorDependencies, now_ms: i64) -> Vec<String> {
+    let mut troubles = (dependencies.troubles)();
+    let logs = dependencies.logs.iter().flat_map(|logs| [&logs.downstream, &logs.upstream]);
+    let longest = logs.filter_map(|log| log.silence()).max_by_key(|silence| silence.lasts);
+    if let Some(silence) = longest.filter(|silence| silence.lasts >= SILENCE_MAX)
+        // A reader or writer that has given up says more.
+        && troubles.iter().all(|trouble| !trouble.contains("Kafka"))
+    {
+        troubles.push(silent(&silence, now_ms));
+    }
+    troubles
+}
+
+fn silent(silence: &Silence, now_ms: i64) -> String {
+    let lasts_ms = i64::try_from(silence.lasts.as_millis()).unwrap_or(i64::MAX);
+    let since = Timestamp::from_millisecond(now_ms.saturating_sub(lasts_ms)).unwrap_or_default();
+    format!(
+        "{} has not answered since {since:.0}; what is asked of it waits. Look at its brokers",
+        silence.of
+    )
 }
 
 /// A node's state in a word: the worst that applies.

@@ -2,6 +2,8 @@
 //!
 //! A controller names the objects that may have changed, and the watch reads only those. At an edge
 //! the watch polls the status, and reads the whole replica when its position has changed.
+//!
+//! A pod that its source has removed is under deletion for the reader until its node has ended it.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -20,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask;
-use super::objects::{Objects, filter, find, is_workload};
+use super::objects::{Objects, ending_at, filter, find, is_workload};
 use super::{OperatorDependencies, internal};
 use crate::node_view::NodeView;
 
@@ -44,11 +46,6 @@ pub(super) async fn watch(
 ) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
     if !request.at.is_empty() {
         return Err(Status::invalid_argument("a past state does not change: remove -w or --at"));
-    }
-    if is_workload(&request) {
-        return Err(Status::invalid_argument(
-            "workloads are not watched: remove -w, or watch their pods",
-        ));
     }
     // The subscription starts before the first read, so that no change is lost.
     let trigger = ChangeTrigger::of(&dependencies, &request)?;
@@ -74,6 +71,8 @@ enum ChangeTrigger {
         /// For requests of nodes, whose state changes with time alone.
         time: Option<Interval>,
     },
+    /// Workloads, whose counts change with their pods, their nodes and the time.
+    Workloads { changes: ChangeSubscription, time: Interval },
     Replica {
         view: NodeView,
         /// The position of the edge at the last read, and its time.
@@ -130,15 +129,27 @@ impl Watch {
         let (filter, now_ms) = (filter(&self.request), (self.dependencies.wall_clock)());
         match look {
             Look::Everywhere => {
-                let now = find(&self.dependencies, &self.request).await?.objects;
+                let mut now = find(&self.dependencies, &self.request).await?.objects;
+                let gone = self.shown.pods_without(&now);
+                let ending = match &self.trigger {
+                    ChangeTrigger::Replica { view, .. } => ending_at(view, gone, now_ms).await?,
+                    ChangeTrigger::Picture { .. } => self.ending(gone, now_ms)?,
+                    ChangeTrigger::Workloads { .. } => Objects::new(),
+                };
+                now.extend(ending);
                 Ok(self.shown.all(now, |_| true))
             }
             Look::At(keys) => {
                 let picture = self.dependencies.picture()?;
                 let mut events = Vec::new();
                 for key in keys.into_iter().filter(|key| filter.matches(key)) {
-                    let now =
-                        picture.merged_object(&key, now_ms).map_err(|error| internal(&error))?;
+                    let now = picture.merged_object(&key, now_ms);
+                    let now = match (now.map_err(|error| internal(&error))?, self.shown.get(&key)) {
+                        (None, Some(last)) => picture
+                            .ending_pod(&key, last, now_ms)
+                            .map_err(|error| internal(&error))?,
+                        (now, _) => now,
+                    };
                     events.extend(self.shown.one(key, now));
                 }
                 Ok(events)
@@ -150,6 +161,18 @@ impl Watch {
                 Ok(self.shown.all(now, |key| key.kind() == "node"))
             }
         }
+    }
+
+    /// Of pods that left the picture, those that their nodes have not ended.
+    fn ending(&self, gone: Objects, now_ms: i64) -> Result<Objects, Status> {
+        let mut ending = Objects::new();
+        for (key, last) in gone {
+            let pod = self.dependencies.picture()?.ending_pod(&key, &last, now_ms);
+            if let Some(pod) = pod.map_err(|error| internal(&error))? {
+                ending.insert(key, pod);
+            }
+        }
+        Ok(ending)
     }
 }
 
@@ -164,12 +187,16 @@ impl ChangeTrigger {
             return Ok(Self::Replica { view, last: (None, Instant::now()) });
         }
         let changes = dependencies.picture()?.changes();
-        let time = matches!(request.r#type.as_str(), "" | "node").then(|| {
+        let time = || {
             let mut time = interval(LOOK_INTERVAL);
             time.set_missed_tick_behavior(MissedTickBehavior::Delay);
             time.reset();
             time
-        });
+        };
+        if is_workload(request) {
+            return Ok(Self::Workloads { changes, time: time() });
+        }
+        let time = matches!(request.r#type.as_str(), "" | "node").then(time);
         Ok(Self::Picture { changes, time })
     }
 
@@ -182,6 +209,17 @@ impl ChangeTrigger {
                     PictureChange::Keys(keys) => Look::At(keys),
                 }),
                 () = tick(time) => Some(Look::Nodes),
+            },
+            Self::Workloads { changes, time } => loop {
+                let changed = tokio::select! {
+                    changed = changes.next() => changed?,
+                    _ = time.tick() => return Some(Look::Everywhere),
+                };
+                let is_meant = |key: &ResourceKey| matches!(key.kind(), "pod" | "node");
+                match changed {
+                    PictureChange::Keys(keys) if !keys.iter().any(is_meant) => {}
+                    _ => return Some(Look::Everywhere),
+                }
             },
             Self::Replica { view, last: (last, at) } => loop {
                 sleep(ASK_INTERVAL).await;
@@ -206,6 +244,18 @@ async fn tick(time: &mut Option<Interval>) {
 }
 
 impl ReaderState {
+    /// The object as the reader received it last.
+    fn get(&self, key: &ResourceKey) -> Option<&Value> {
+        self.objects.get(key)
+    }
+
+    /// The pods of the reader that are not among `now`.
+    fn pods_without(&self, now: &Objects) -> Objects {
+        let is_gone = |key: &ResourceKey| key.kind() == "pod" && !now.contains_key(key);
+        let gone = self.objects.iter().filter(|(key, _)| is_gone(key));
+        gone.map(|(key, pod)| (key.clone(), pod.clone())).collect()
+    }
+
     /// Sends the changes of all objects of those keys to `now`, removals first.
     fn all(&mut self, now: Objects, among: impl Fn(&ResourceKey) -> bool) -> Vec<GetEvent> {
         let gone = self.objects.keys().filter(|key| among(key) && !now.contains_key(*key));

@@ -14,6 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 
 use crate::RECORD_OVERHEAD_BYTES;
+use crate::answer_clock::AnswerClock;
 use crate::client::{BackgroundProducer, ClientContext, describe};
 use crate::native::{self, offset};
 use crate::settings::{KafkaSettings, SettingsError};
@@ -32,6 +33,7 @@ type Failure = (RDKafkaErrorCode, String);
 pub(crate) struct ClusterClient {
     settings: Arc<KafkaSettings>,
     context: ClientContext,
+    clock: AnswerClock,
     /// Appends nothing. A producer is the only client with a thread that receives the errors of
     /// its connections.
     client: Mutex<Arc<BackgroundProducer>>,
@@ -41,7 +43,12 @@ impl ClusterClient {
     pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
         let context = ClientContext::default();
         let client = Mutex::new(Arc::new(new_client(&settings, &context)?));
-        Ok(Self { settings, context, client })
+        Ok(Self { settings, context, clock: AnswerClock::default(), client })
+    }
+
+    /// What is asked of the brokers.
+    pub(crate) fn clock(&self) -> &AnswerClock {
+        &self.clock
     }
 
     fn client(&self) -> Arc<BackgroundProducer> {
@@ -198,18 +205,23 @@ impl ClusterClient {
     ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.settings.request_timeout;
         let client = self.client();
+        self.clock.asked(Instant::now());
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match ask(client.client(), left.max(RETRY_AFTER)) {
                 Ok(answer) => {
                     self.context.last_error.clear();
+                    self.clock.answered();
                     return Ok(answer);
                 }
                 Err((code, _)) if is_transient(code) && left > RETRY_AFTER => {
                     thread::sleep(RETRY_AFTER);
                 }
                 Err(failed) => {
-                    if !is_answer(failed.0) {
+                    if is_answer(failed.0) {
+                        self.clock.answered();
+                    } else {
+                        self.clock.failed(Instant::now());
                         self.replace(&client);
                     }
                     return Err(failed);
@@ -295,5 +307,7 @@ mod tests {
         let first = cluster.client();
         cluster.topic_id().expect_err("no answer");
         assert!(!Arc::ptr_eq(&first, &cluster.client()));
+        let silence = cluster.clock().silence(Instant::now()).expect("no broker has answered");
+        assert!(silence >= Duration::from_millis(100), "{silence:?}");
     }
 }

@@ -16,12 +16,14 @@
 //! | `appender` | sends records, and awaits their outcomes |
 //! | `reader` | reads records, watches the topic, commits positions for display |
 //! | `cluster` | requests about the topic |
+//! | `answer_clock` | for how long the brokers have not answered |
 //! | `client` | librdkafka's clients and their errors |
 //! | `native` | the calls of librdkafka that rdkafka does not offer; all unsafe code |
 //! | `topic_config` | the settings and the brokers of a topic |
 //! | [`topics`] | creation, description, findings |
 //! | `settings`, `metrics` | [`KafkaSettings`], [`KafkaMetrics`] |
 
+mod answer_clock;
 mod appender;
 mod client;
 mod cluster;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use headwater_event::{Cursor, Partition};
 use headwater_log::{
-    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
+    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition, Silence,
 };
 
 use crate::appender::{KafkaAppender, SentAppend};
@@ -136,7 +136,9 @@ impl Log for KafkaLog {
             return Ok(Vec::new());
         }
         let start = Instant::now();
+        let pending = self.cluster.clock().begin_append(start);
         let result = self.append_all(&records).await;
+        drop(pending);
         if let Some(counts) = &self.counts {
             counts.appended(&records, &result, start.elapsed());
         }
@@ -160,6 +162,11 @@ impl Log for KafkaLog {
             counts.read_failed(error);
         }
         Ok(Box::new(opened?))
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        let lasts = self.cluster.clock().silence(Instant::now())?;
+        Some(Silence { of: format!("Kafka at {}", self.settings.brokers), lasts })
     }
 }
 

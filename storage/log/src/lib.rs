@@ -47,7 +47,8 @@ pub use history::{
 };
 pub use log::{
     Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, POSITIONS_FROM,
-    POSITIONS_TOPIC, ReadError, Reader, Record, RecordPosition, StoredRecord, UPSTREAM_TOPIC,
+    POSITIONS_TOPIC, ReadError, Reader, Record, RecordPosition, Silence, StoredRecord,
+    UPSTREAM_TOPIC,
 };
 pub use memory::{AppendFault, MemoryLog, MemorySettings, PartitionFault};
 pub use metadata::{

@@ -10,6 +10,8 @@
 //! supersedes, so offsets do not prove completeness. A reader receives the records of one partition
 //! in the order of their offsets. Compaction works per partition, so a key stays in one partition.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_event::{Cursor, LeaderEpoch, NodeName, Offset, Partition, StreamId, TopicId};
@@ -266,6 +268,21 @@ pub trait Log: Send + Sync {
     /// [`ReadError::Expired`], [`ReadError::Truncated`] or [`ReadError::Recreated`]: a cursor is no
     /// longer the end of a prefix of this log.
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError>;
+
+    /// Returns for how long the log has not answered although something is asked of it; `None` while
+    /// it answers, and for a log that always does.
+    fn silence(&self) -> Option<Silence> {
+        None
+    }
+}
+
+/// A log that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// What does not answer, with its address, in words.
+    pub of: String,
+    /// For how long.
+    pub lasts: Duration,
 }
 
 /// Reads a set of partitions from their cursors, without end.

@@ -13,7 +13,7 @@ use headwater_event::{Cursor, Partition};
 
 use crate::log::{
     Append, AppendError, Batch, Bounds, Description, Log, POSITIONS_FROM, ReadError, Reader,
-    RecordPosition,
+    RecordPosition, Silence,
 };
 
 /// A log whose positions are in a topic of their own.
@@ -62,6 +62,11 @@ impl Log for UpstreamLog {
             position.partition = in_log(position.partition);
         }
         Ok(appended)
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        let silences = [self.reports.silence(), self.positions.silence()].into_iter().flatten();
+        silences.max_by_key(|silence| silence.lasts)
     }
 
     async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {

@@ -1,12 +1,58 @@
 //! Three brokers: the leader of each partition dies in turn, or each broker restarts in turn.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
 use headwater_broker::ClusterSettings;
 use headwater_e2e::fleet::Fleet;
+use headwater_e2e::running::headwater;
 
-use crate::scene::{DOWNSTREAM, NODES, PARTITIONS, Place, Scene, held};
+use crate::scene::{CONTROLLER, DOWNSTREAM, HUB, NODES, PARTITIONS, Place, Scene, held};
 
 /// Rounds of change that must come through while a broker is away.
 const ROUNDS: u64 = 3;
+
+/// The pause between two looks at the status of all parts.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Looks at the status of every part, and keeps the silences that it names.
+struct SilenceWatch {
+    has_ended: Arc<AtomicBool>,
+    looking: JoinHandle<BTreeSet<String>>,
+}
+
+impl SilenceWatch {
+    fn start(fleet: &Fleet) -> Self {
+        let parts = [CONTROLLER, HUB].into_iter().chain(NODES);
+        let folders: Vec<PathBuf> = parts.map(|part| fleet.part(part).data().to_owned()).collect();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = has_ended.clone();
+        let looking = thread::spawn(move || {
+            let mut seen = BTreeSet::new();
+            while !ended.load(Ordering::Relaxed) {
+                for folder in &folders {
+                    let output = headwater().args(["status", "--data"]).arg(folder).output();
+                    let text = output.expect("headwater starts").stdout;
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let silent = text.lines().filter(|line| line.contains("has not a"));
+                    seen.extend(silent.map(str::to_owned));
+                }
+                thread::sleep(LOOK_INTERVAL);
+            }
+            seen
+        });
+        Self { has_ended, looking }
+    }
+
+    fn end(self) -> BTreeSet<String> {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.looking.join().expect("it only looks")
+    }
+}
 
 #[test]
 fn a_leader_that_is_killed_under_load_costs_a_pause_and_nothing_else() {
@@ -33,6 +79,7 @@ fn a_rolling_restart_of_the_brokers_costs_no_session() {
     let load = scene.begin_load();
     let before = connections(&scene.fleet);
     assert!(before.iter().all(|count| *count > 0), "edges log their connections: {before:?}");
+    let watch = SilenceWatch::start(&scene.fleet);
     for broker in 1..=3 {
         scene.fleet.kafka.broker(broker).stop().expect("it stops");
         wait_for_rounds(&scene);
@@ -41,6 +88,7 @@ fn a_rolling_restart_of_the_brokers_costs_no_session() {
     }
     wait_for_rounds(&scene);
     assert_eq!(connections(&scene.fleet), before);
+    assert_eq!(watch.end(), BTreeSet::new(), "an orderly restart is no silence");
     scene.end_load(load);
     scene.check();
 }

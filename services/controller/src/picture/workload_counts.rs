@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{Filter, Picture};
-use crate::source::manifest::rollout::{Phase, PodState};
+use crate::source::manifest::rollout::{DeploymentProgress, Phase, PodState};
 use crate::source::workloads::{WorkloadPod, WorkloadState};
 
 /// The counts of the pods of one workload.
@@ -118,6 +118,7 @@ fn object(workload: &WorkloadState, counts: &Counts) -> Value {
         "Deployment" => json!({
             "replicas": existing, "updatedReplicas": current, "readyReplicas": ready,
             "availableReplicas": available, "unavailableReplicas": missing,
+            "conditions": [progressing(workload, counts)],
         }),
         "StatefulSet" => json!({
             "replicas": existing, "updatedReplicas": current, "readyReplicas": ready,
@@ -138,6 +139,19 @@ fn object(workload: &WorkloadState, counts: &Counts) -> Value {
     }
     object["status"] = status;
     object
+}
+
+/// The condition Progressing of a Deployment.
+fn progressing(workload: &WorkloadState, counts: &Counts) -> Value {
+    let Counts { existing, current, available, .. } = *counts;
+    let is_complete = current == existing && available >= workload.wanted;
+    let (status, reason) = match workload.progress {
+        Some(DeploymentProgress::Paused) => ("Unknown", "DeploymentPaused"),
+        _ if is_complete => ("True", "NewReplicaSetAvailable"),
+        Some(DeploymentProgress::Exceeded { .. }) => ("False", "ProgressDeadlineExceeded"),
+        Some(DeploymentProgress::Progressing) | None => ("True", "ReplicaSetUpdated"),
+    };
+    json!({"type": "Progressing", "status": status, "reason": reason})
 }
 
 fn job_status(

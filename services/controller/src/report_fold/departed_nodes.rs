@@ -45,7 +45,12 @@ impl ReportFold {
         }
         // One batch a node: each has as many rows as it had pods.
         for node in &departed {
-            let before = fold.statuses.node(node).map_or(0, |statuses| statuses.snapshot().len());
+            let mut changed = self.changes.begin();
+            changed.node(node);
+            let statuses = fold.statuses.node(node).map(|statuses| statuses.snapshot());
+            let before = statuses.map_or(0, |snapshot| snapshot.len());
+            let pods = statuses.into_iter().flat_map(|snapshot| snapshot.pods());
+            pods.for_each(|(pod, _)| changed.object(pod));
             let mut batch = Batch::new();
             fold.statuses.forget(node, &mut batch);
             fold.reported_ms.remove(node);
@@ -54,8 +59,6 @@ impl ReportFold {
             batch.delete_of(&TERMINATIONS, node);
             batch.commit(&*self.engine, &[*cursor], Durability::Buffered)?;
             self.metrics.statuses_moved(before, 0);
-            let mut changed = self.changes.begin();
-            changed.node(node);
             self.changes.publish(changed);
             tracing::info!(%node, "the node has no stream and is gone for long: forgotten");
         }

@@ -26,6 +26,7 @@
 
 mod data_directory;
 mod description;
+mod distinct_keys;
 mod document;
 mod entry;
 mod field_line;

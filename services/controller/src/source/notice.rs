@@ -19,6 +19,8 @@ pub enum NoticeKind {
     NotReplicated,
     /// A pod that no node fits.
     Unplaced,
+    /// A rollout that made no progress within its deadline.
+    Stalled,
     /// A file or folder that is not read, on purpose.
     Skipped,
     /// The state of the source itself.
@@ -28,24 +30,26 @@ pub enum NoticeKind {
 }
 
 impl NoticeKind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Unreadable,
         Self::Invalid,
         Self::Doubtful,
         Self::Duplicate,
         Self::NotReplicated,
         Self::Unplaced,
+        Self::Stalled,
         Self::Skipped,
         Self::Source,
         Self::Repaired,
     ];
 
     /// The kinds of notices that hold until what they name is repaired, the gravest first.
-    pub(crate) const TROUBLES: [Self; 6] = [
+    pub(crate) const TROUBLES: [Self; 7] = [
         Self::Unreadable,
         Self::Invalid,
         Self::Duplicate,
         Self::Unplaced,
+        Self::Stalled,
         Self::Source,
         Self::Doubtful,
     ];
@@ -59,6 +63,7 @@ impl NoticeKind {
             Self::Duplicate => "duplicate",
             Self::NotReplicated => "not_replicated",
             Self::Unplaced => "unplaced",
+            Self::Stalled => "stalled",
             Self::Skipped => "skipped",
             Self::Source => "source",
             Self::Repaired => "repaired",

@@ -1,11 +1,12 @@
 //! Several sources that run as one: their lists are one list, and each object has one source.
 
-use std::collections::HashMap;
-use std::future::pending;
+use std::collections::{BTreeMap, HashMap};
+use std::future::{pending, ready};
 use std::sync::Arc;
 
 use futures::future::select_all;
 use headwater_event::ResourceKey;
+use headwater_object::Object;
 use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -13,16 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::deliver;
 use super::{
-    Notice, NoticeKind, PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError,
-    SourceEvent, SourceEventSender, SourceKind, SourceState, SourceStateSender, UidAssignment,
-    Wanted, WorkloadContext,
+    Cause, Notice, NoticeKind, PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext,
+    SourceError, SourceEvent, SourceEventSender, SourceKind, SourceState, SourceStateSender,
+    UidAssignment, Wanted, WorkloadContext,
 };
+
+/// The name under which the set itself has troubles.
+const SOURCES: SourceKind = SourceKind::new("sources");
 
 /// All sources of a controller.
 ///
 /// The list is complete when every source has listed. Until then the set reads no changes of the
-/// sources that have. When two sources send the same object, the first one owns it, and a notice
-/// names the object. When one source fails, all stop.
+/// sources that have. When two sources send the same object, the first one owns it. The object is a
+/// trouble until one of them has it no longer; when the first one loses it, that of the other takes its
+/// place. When one source fails, all stop.
 pub(crate) struct SourceSet {
     sources: Vec<Box<dyn Source>>,
 }
@@ -111,14 +116,16 @@ async fn run_all(sources: Vec<Box<dyn Source>>, context: SetContext) -> Result<(
     let mut running = JoinSet::new();
     let mut members = Vec::new();
     for source in sources {
+        let kind = source.kind();
         let (events, receiver) = mpsc::channel(SOURCE_QUEUE_EVENTS);
         let stop = stop.clone();
         running.spawn(run_one(source, SetContext { events, stop, ..context.clone() }));
-        members.push(Member { events: receiver, has_listed: false });
+        members.push(Member { kind, events: receiver, has_listed: false });
     }
-    let events = context.events;
+    let (events, states) = (context.events, context.states.of(SOURCES));
     drop(context.published);
-    let mut merge = Merge { members, owners: HashMap::new() };
+    let mut merge =
+        Merge { members, owners: HashMap::new(), others: BTreeMap::new(), others_changed: false };
     let mut is_listing = true;
     deliver(&events, &stop, SourceEvent::Init).await?;
     loop {
@@ -136,9 +143,15 @@ async fn run_all(sources: Vec<Box<dyn Source>>, context: SetContext) -> Result<(
                 return flatten(ended);
             }
             (from, event) = merge.next(is_listing) => {
-                if let Some(event) = merge.admit(from, event) {
+                for event in merge.admit(from, event) {
                     deliver(&events, &stop, event).await?;
                 }
+            }
+            // Once no source has an event: one that lists sends many.
+            () = ready(()), if merge.others_changed => {
+                merge.others_changed = false;
+                let duplicates: Vec<Notice> = merge.duplicates().collect();
+                states.set_documents(duplicates.iter());
             }
         }
     }
@@ -154,10 +167,15 @@ struct Merge {
     members: Vec<Member>,
     /// Which source an object belongs to, by its index.
     owners: HashMap<ResourceKey, usize>,
+    /// The objects of sources that do not own them. They are as many as the sources give twice.
+    others: BTreeMap<(ResourceKey, usize), Object>,
+    /// Whether the keys of `others` have changed since their troubles were reported.
+    others_changed: bool,
 }
 
 /// A source of the set.
 struct Member {
+    kind: SourceKind,
     events: mpsc::Receiver<SourceEvent>,
     has_listed: bool,
 }
@@ -185,36 +203,97 @@ impl Merge {
     }
 
     /// What the set sends on of an event of the source `from`.
-    fn admit(&mut self, from: usize, event: SourceEvent) -> Option<SourceEvent> {
-        match &event {
-            SourceEvent::Init => return None,
+    fn admit(&mut self, from: usize, event: SourceEvent) -> Vec<SourceEvent> {
+        match event {
+            SourceEvent::Init => Vec::new(),
             SourceEvent::InitDone => {
                 self.members[from].has_listed = true;
-                return None;
+                Vec::new()
             }
-            SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => {}
-            SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
-                let key = object.key();
-                if *self.owners.entry(key.clone()).or_insert(from) != from {
-                    return Some(SourceEvent::Notice(Notice {
-                        file: None,
-                        line: None,
-                        kind: NoticeKind::Duplicate,
-                        text: format!(
-                            "{key}: two sources have this object; the object of the first one \
-                             stays. Remove it from one of them"
-                        ),
-                    }));
-                }
+            SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => vec![event],
+            SourceEvent::InitApply(object) if !self.owns(from, object.key()) => {
+                self.keep(from, object)
             }
-            SourceEvent::Delete { key, .. } => {
-                if self.owners.get(key) != Some(&from) {
-                    return None;
-                }
-                self.owners.remove(key);
+            SourceEvent::Apply(object, _) if !self.owns(from, object.key()) => {
+                self.keep(from, object)
+            }
+            SourceEvent::InitApply(_) | SourceEvent::Apply(..) => vec![event],
+            SourceEvent::Delete { key, uid, cause } => match self.owners.get(&key).copied() {
+                Some(owner) if owner == from => self.delete(key, uid, cause),
+                Some(owner) => self.forget(key, owner, from),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// Whether the source owns the object; the first one that sends it does from then on.
+    fn owns(&mut self, from: usize, key: &ResourceKey) -> bool {
+        match self.owners.get(key) {
+            Some(owner) => *owner == from,
+            None => {
+                self.owners.insert(key.clone(), from);
+                true
             }
         }
-        Some(event)
+    }
+
+    /// Keeps the object of a source that does not own it.
+    fn keep(&mut self, from: usize, object: Object) -> Vec<SourceEvent> {
+        let key = object.key().clone();
+        if self.others.insert((key.clone(), from), object).is_some() {
+            return Vec::new();
+        }
+        self.others_changed = true;
+        let duplicate = self.duplicate(&key, from);
+        duplicate.into_iter().map(SourceEvent::Notice).collect()
+    }
+
+    /// A source that does not own the object has it no longer.
+    fn forget(&mut self, key: ResourceKey, owner: usize, from: usize) -> Vec<SourceEvent> {
+        let id = (key, from);
+        if self.others.remove(&id).is_none() {
+            return Vec::new();
+        }
+        self.others_changed = true;
+        vec![SourceEvent::Notice(self.notice(&id.0, owner, from).repaired())]
+    }
+
+    /// The owner has the object no longer: that of the next source takes its place, else it is gone.
+    fn delete(&mut self, key: ResourceKey, uid: String, cause: Cause) -> Vec<SourceEvent> {
+        let Some(owner) = self.owners.remove(&key) else { return Vec::new() };
+        let all = (key.clone(), 0)..=(key.clone(), usize::MAX);
+        let next = self.others.range(all).next().map(|((_, from), _)| *from);
+        let id = next.map(|from| (key.clone(), from));
+        let Some((id, object)) = id.and_then(|id| self.others.remove_entry(&id)) else {
+            return vec![SourceEvent::Delete { key, uid, cause }];
+        };
+        self.others_changed = true;
+        self.owners.insert(key.clone(), id.1);
+        let repaired = self.notice(&key, owner, id.1).repaired();
+        // Without a moment in which there is none.
+        vec![SourceEvent::Apply(object, cause), SourceEvent::Notice(repaired)]
+    }
+
+    /// The objects that several sources have.
+    fn duplicates(&self) -> impl Iterator<Item = Notice> {
+        self.others.keys().filter_map(|(key, from)| self.duplicate(key, *from))
+    }
+
+    fn duplicate(&self, key: &ResourceKey, other: usize) -> Option<Notice> {
+        Some(self.notice(key, *self.owners.get(key)?, other))
+    }
+
+    fn notice(&self, key: &ResourceKey, owner: usize, other: usize) -> Notice {
+        let (owner, other) = (self.members[owner].kind, self.members[other].kind);
+        Notice {
+            file: None,
+            line: None,
+            kind: NoticeKind::Duplicate,
+            text: format!(
+                "{key}: two sources have this object, {owner} and {other}; the object of {owner} \
+                 counts, because it came first. Remove it from one of them"
+            ),
+        }
     }
 }
 

@@ -165,14 +165,14 @@ impl SourceStateSender {
     /// Sets the troubles of the documents of this source to those among `notices`.
     pub(crate) fn set_documents<'n>(&self, notices: impl Iterator<Item = &'n Notice>) {
         let troubles = DocumentTroubles::of(notices);
-        for (kind, count) in troubles.counts() {
-            self.metrics.manifest_troubles(kind, count);
-        }
         self.states.send_if_modified(|states| {
             if states.documents.get(&self.source) == Some(&troubles) {
                 return false;
             }
             states.documents.insert(self.source, troubles);
+            for (kind, count) in DocumentTroubles::totals(states.documents.values()) {
+                self.metrics.manifest_troubles(kind, count);
+            }
             true
         });
     }

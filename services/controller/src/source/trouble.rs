@@ -36,9 +36,15 @@ impl DocumentTroubles {
         Self { first: sorted.into_iter().map(|(_, notice)| notice.to_string()).collect(), counts }
     }
 
-    /// How many troubles there are of each kind.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (NoticeKind, usize)> {
-        NoticeKind::TROUBLES.into_iter().zip(self.counts)
+    /// How many troubles of each kind there are in all of them.
+    pub(super) fn totals<'t>(
+        all: impl Iterator<Item = &'t Self>,
+    ) -> impl Iterator<Item = (NoticeKind, usize)> {
+        let mut totals = [0; NoticeKind::TROUBLES.len()];
+        for troubles in all {
+            totals.iter_mut().zip(troubles.counts).for_each(|(total, count)| *total += count);
+        }
+        NoticeKind::TROUBLES.into_iter().zip(totals)
     }
 
     /// The sentences for `status`: the first [`DOCUMENT_TROUBLES_MAX`], and the number of the others.
@@ -73,9 +79,11 @@ mod tests {
         assert_eq!(sentences[0], "z.yaml:1: wrong");
         assert_eq!(sentences[1], "a.yaml:1: wrong");
         assert_eq!(sentences[20], "11 more documents have troubles; the log has them");
-        let count = |kind| troubles.counts().find(|(of, _)| *of == kind).map(|(_, count)| count);
+        let other = DocumentTroubles::of([notice("a", 1, NoticeKind::Unreadable)].iter());
+        let totals: Vec<_> = DocumentTroubles::totals([&troubles, &other].into_iter()).collect();
+        let count = |kind| totals.iter().find(|(of, _)| *of == kind).map(|(_, count)| *count);
         assert_eq!(count(NoticeKind::Doubtful), Some(30));
-        assert_eq!(count(NoticeKind::Unreadable), Some(1));
+        assert_eq!(count(NoticeKind::Unreadable), Some(2));
         assert_eq!(count(NoticeKind::Skipped), None, "nothing is wrong there");
         assert_eq!(DocumentTroubles::default().sentences().count(), 0);
     }

@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use headwater_event::ResourceKey;
 use serde_json::Value;
 
+use super::manifest::rollout::DeploymentProgress;
+
 /// A workload as its source last unfolded it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WorkloadState {
@@ -22,6 +24,8 @@ pub(crate) struct WorkloadState {
     pub(crate) pods: Vec<WorkloadPod>,
     /// The condition of a Job that has ended or is suspended, with its reason.
     pub(crate) condition: Option<(&'static str, String)>,
+    /// How far the rollout of a Deployment is.
+    pub(crate) progress: Option<DeploymentProgress>,
 }
 
 /// A pod of a workload.

@@ -82,8 +82,8 @@ impl ApiHandler {
                 let status = PodStatus { uid, status };
                 self.change(|reply| UpstreamCommand::SetStatus { pod, status, cause, reply }).await
             }
-            Plan::RemoveStatus { pod } => {
-                self.change(|reply| UpstreamCommand::RemoveStatus { pod, reply }).await
+            Plan::RemoveStatus { pod, uid } => {
+                self.change(|reply| UpstreamCommand::RemoveStatus { pod, uid, reply }).await
             }
             Plan::Report(body) => {
                 self.change(|reply| UpstreamCommand::Report { body, reply }).await

@@ -21,6 +21,7 @@
 //! The task waits in one `select` only. Replica and outbox thread may wait for this task; it never
 //! waits for them, so there is no deadlock.
 
+mod answer_wait;
 mod failures;
 mod outputs;
 mod phase;
@@ -31,12 +32,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::{ResourceKey, StreamId};
-use headwater_session::message::EdgeHeartbeat;
+use headwater_session::message::{EdgeHeartbeat, HubMessage};
 use headwater_session::{EdgeInput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use self::answer_wait::{AnswerWait, Question};
 use self::failures::FailureLog;
 use self::phase::{LinkEvent, Phase};
 use self::queues::{ReplicaQueue, UpstreamQueue};
@@ -131,6 +133,7 @@ pub(crate) struct Session {
     dialer: Dialer,
     requests: CloudRequests,
     failures: FailureLog,
+    answer_wait: AnswerWait,
     heartbeat_interval: Duration,
     /// When the last heartbeat was made.
     heartbeat_ms: Option<u64>,
@@ -222,6 +225,7 @@ impl Session {
             dialer: Dialer::new(hubs, backoff, dial, chance),
             requests: CloudRequests::default(),
             failures: FailureLog::default(),
+            answer_wait: AnswerWait::default(),
             heartbeat_interval,
             heartbeat_ms: None,
             ack_interval,
@@ -308,6 +312,8 @@ impl Session {
         match event {
             LinkEvent::Due => {
                 self.phase = self.dialer.dial().map_or(Phase::NoHub, Phase::Dialing);
+                self.answer_wait.end();
+                self.look_at_wait();
             }
             LinkEvent::Dialed(Ok(link)) => {
                 let since = Instant::now();
@@ -319,6 +325,9 @@ impl Session {
             }
             LinkEvent::Received(Ok(message)) => {
                 self.metrics.contacted(self.clock.wall_ms());
+                if matches!(message, HubMessage::Welcome(_) | HubMessage::ReportsAcked(_)) {
+                    self.answer_wait.end();
+                }
                 self.step(EdgeInput::Received(message));
             }
             LinkEvent::Sent => {}
@@ -337,6 +346,7 @@ impl Session {
 
     fn disconnect(&mut self, reason: DisconnectReason) {
         self.phase = Phase::Waiting { until: self.next_dial(reason) };
+        self.answer_wait.end();
         self.step(EdgeInput::Disconnected);
     }
 
@@ -372,12 +382,27 @@ impl Session {
         let stopped = streams.iter().find(|stream| stream.stopped).map(|stopped| {
             format!("stream {} differs from the log and waits for a snapshot", stopped.stream)
         });
+        let hub = self.dialer.last_hub();
+        let silence = hub.as_ref().and_then(|hub| self.answer_wait.trouble(hub, Instant::now()));
         SessionStatus {
             connected: self.protocol.is_open(),
-            hub: self.dialer.last_hub(),
+            hub,
             streams,
-            trouble: self.failures.trouble().or(stopped),
+            trouble: self.failures.trouble().or(stopped).or(silence),
         }
+    }
+
+    /// Notes what the edge waits for.
+    fn look_at_wait(&mut self) {
+        let question = match &self.phase {
+            Phase::Dialing(_) => Some(Question::Session),
+            Phase::Up { .. } if !self.protocol.is_open() => Some(Question::Session),
+            Phase::Up { .. } => {
+                (self.upstream_status.borrow().depth > 0).then_some(Question::Reports)
+            }
+            _ => None,
+        };
+        self.answer_wait.look(question, Instant::now());
     }
 
     fn tick(&mut self) {
@@ -388,6 +413,7 @@ impl Session {
             self.metrics.streams(&streams);
             self.metrics.waiting(self.replica.len());
         }
+        self.look_at_wait();
         self.replica.tick(now_ms);
         self.upstream.tick(now_ms);
         let is_used = self.cluster_consumers.take_use();

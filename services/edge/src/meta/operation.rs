@@ -63,8 +63,8 @@ pub(crate) struct Operation {
 pub(crate) enum Plan {
     /// Store a pod's status.
     SetStatus { pod: ResourceKey, uid: String, status: Bytes },
-    /// Remove a pod's status.
-    RemoveStatus { pod: ResourceKey },
+    /// Remove a pod's status; with a UID, only that of the very pod.
+    RemoveStatus { pod: ResourceKey, uid: Option<String> },
     /// Report to the cloud.
     Report(ReportBody),
     /// Report that a pod has terminated, if the node still has it.
@@ -188,7 +188,13 @@ fn of_edged(
             let status = content.slice_ref(status.get().as_bytes());
             Ok(Plan::SetStatus { pod: key.with_kind("pod"), uid, status })
         }
-        (Verb::Delete, "podstatus") => Ok(Plan::RemoveStatus { pod: key.with_kind("pod") }),
+        (Verb::Delete, "podstatus") => {
+            let uid = match content.is_empty() {
+                true => None,
+                false => Some(parse::<PodContent<'_>>(&key, content)?.uid),
+            };
+            Ok(Plan::RemoveStatus { pod: key.with_kind("pod"), uid })
+        }
         (Verb::Delete, "pod") => {
             let PodContent { uid, .. } = parse(&key, content)?;
             Ok(Plan::Terminate { pod: key, uid })

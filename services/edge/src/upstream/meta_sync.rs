@@ -60,7 +60,7 @@ impl MetaSync {
     pub(super) fn new(settings: UpstreamSettings, statuses: PodStatuses) -> Self {
         Self {
             settings,
-            view: PodView::default(),
+            view: PodView::new(settings.end_wait),
             statuses,
             causes: BTreeMap::new(),
             is_due: false,
@@ -108,8 +108,18 @@ impl MetaSync {
         Ok(changed)
     }
 
-    /// Removes a pod's status. True: there was one.
-    pub(super) fn remove_status(&mut self, writer: &mut ReportWriter, pod: &ResourceKey) -> bool {
+    /// Removes a pod's status; with `uid`, only that of the very pod. True: there was one.
+    pub(super) fn remove_status(
+        &mut self,
+        writer: &mut ReportWriter,
+        pod: &ResourceKey,
+        uid: Option<&str>,
+    ) -> bool {
+        let is_meant = |status: &PodStatus| uid.is_none_or(|uid| uid == status.uid);
+        if !self.statuses.all().get(pod).is_some_and(is_meant) {
+            return false;
+        }
+        self.view.has_ended(pod);
         let removed = self.statuses.remove(&mut writer.batch, pod);
         self.is_due |= removed;
         removed
@@ -140,6 +150,7 @@ impl MetaSync {
     pub(super) fn tick(&mut self, writer: &ReportWriter, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         let interval = u64::try_from(self.settings.sync_interval.as_millis()).unwrap_or(u64::MAX);
+        self.is_due |= self.view.end_waits(self.now_ms);
         self.is_due |= self.now_ms - self.synced_ms >= interval || self.full_is_due(writer);
     }
 

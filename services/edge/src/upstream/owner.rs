@@ -151,8 +151,8 @@ impl EdgeUpstream {
                 let set = self.meta_sync.set_status(&mut self.writer, pod, status, cause);
                 self.group.replies.push(Reply::Changed(reply, set));
             }
-            UpstreamCommand::RemoveStatus { pod, reply } => {
-                let removed = self.meta_sync.remove_status(&mut self.writer, &pod);
+            UpstreamCommand::RemoveStatus { pod, uid, reply } => {
+                let removed = self.meta_sync.remove_status(&mut self.writer, &pod, uid.as_deref());
                 self.group.replies.push(Reply::Changed(reply, Ok(removed)));
             }
             UpstreamCommand::Report { body, reply } => {

@@ -1,6 +1,7 @@
 //! The node's pods in the durable view.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use headwater_event::ResourceKey;
 
@@ -14,6 +15,11 @@ pub(super) struct PodView {
     pub(super) pods: BTreeMap<ResourceKey, String>,
     /// Pods whose status may belong to another pod, or to none.
     pub(super) suspects: BTreeSet<ResourceKey>,
+    /// Pods that left the view with a status, and the time, on the monotonic clock. Each status waits
+    /// for the pod worker to end the pod, and becomes a suspect when it waited for too long.
+    ending: BTreeMap<ResourceKey, u64>,
+    /// How long it waits, in milliseconds.
+    end_wait_ms: u64,
     /// Whether the view has the node's whole private stream. Before that, absence means nothing.
     pub(super) complete: bool,
     /// When the view became complete, on the monotonic clock.
@@ -23,6 +29,12 @@ pub(super) struct PodView {
 }
 
 impl PodView {
+    /// An empty view. The status of a pod that leaves it waits for `end_wait`.
+    pub(super) fn new(end_wait: Duration) -> Self {
+        let end_wait_ms = u64::try_from(end_wait.as_millis()).unwrap_or(u64::MAX);
+        Self { end_wait_ms, ..Self::default() }
+    }
+
     /// Applies a change. True: the pod status snapshot may differ. `has_status` is whether the
     /// node has a status of a pod.
     pub(super) fn apply(
@@ -34,6 +46,7 @@ impl PodView {
         match change {
             ViewChange::Listed { pods, complete } => {
                 self.pods = pods;
+                self.ending.clear();
                 self.complete = complete;
                 self.requested = 0;
                 if complete {
@@ -45,6 +58,7 @@ impl PodView {
                 if has_status(&pod) {
                     self.suspects.insert(pod.clone());
                 }
+                self.ending.remove(&pod);
                 self.pods.insert(pod, uid);
                 false
             }
@@ -52,9 +66,12 @@ impl PodView {
                 if self.pods.get(&pod) == Some(&uid) {
                     self.pods.remove(&pod);
                 }
-                let is_suspect = has_status(&pod);
+                let has_status = has_status(&pod);
+                let is_suspect = has_status && self.end_wait_ms == 0;
                 if is_suspect {
                     self.suspects.insert(pod);
+                } else if has_status && !self.pods.contains_key(&pod) {
+                    self.ending.insert(pod, now_ms);
                 }
                 is_suspect
             }
@@ -63,6 +80,21 @@ impl PodView {
                 true
             }
         }
+    }
+
+    /// The pod worker has ended a pod that left the view.
+    pub(super) fn has_ended(&mut self, pod: &ResourceKey) {
+        self.ending.remove(pod);
+    }
+
+    /// Suspects the statuses that waited for the pod worker for too long. True: there are some.
+    pub(super) fn end_waits(&mut self, now_ms: u64) -> bool {
+        let end_wait_ms = self.end_wait_ms;
+        let waited =
+            self.ending.extract_if(.., |_, since| now_ms.saturating_sub(*since) >= end_wait_ms);
+        let before = self.suspects.len();
+        self.suspects.extend(waited.map(|(pod, _)| pod));
+        self.suspects.len() > before
     }
 
     /// Whether the node has the pod with this UID.

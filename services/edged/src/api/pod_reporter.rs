@@ -1,5 +1,5 @@
-//! Reports pod statuses to the edge and asks it for deletes: immediately, and the latest status
-//! only, until the edge has accepted the report.
+//! Reports pod statuses to the edge, asks it for deletes, and reports the end of removed pods:
+//! immediately, and the latest status only, until the edge has accepted the report.
 //!
 //! One task owns the latest report of every pod. It retries a report that failed for a moment.
 //! After every new listing it sends all reports again, because the edge may have lost its disk.
@@ -44,7 +44,8 @@ enum Message {
         uid: PodUid,
         trace: Option<String>,
     },
-    Forget {
+    Removed {
+        key: ResourceKey,
         uid: PodUid,
     },
     ResendAll,
@@ -60,6 +61,9 @@ struct PodReport {
     trace: Option<String>,
     status_is_due: bool,
     delete_is_due: bool,
+    /// Nothing of the pod is left on this node. The edge removes the status, and is sent nothing else
+    /// of the pod.
+    is_removed: bool,
 }
 
 /// The result of sending a report.
@@ -102,9 +106,9 @@ impl PodReporter {
         self.send(Message::Delete { key: key.clone(), uid: uid.clone(), trace }).await;
     }
 
-    /// Forgets the pod's reports: it is removed from this node.
-    pub(crate) async fn forget(&self, uid: &PodUid) {
-        self.send(Message::Forget { uid: uid.clone() }).await;
+    /// Reports that the pod is removed from this node. No other report of it follows.
+    pub(crate) async fn removed(&self, key: &ResourceKey, uid: &PodUid) {
+        self.send(Message::Removed { key: key.clone(), uid: uid.clone() }).await;
     }
 
     /// Sends the latest report of every pod again.
@@ -127,11 +131,12 @@ impl PodReport {
             trace: None,
             status_is_due: false,
             delete_is_due: false,
+            is_removed: false,
         }
     }
 
     fn is_due(&self) -> bool {
-        self.status_is_due || self.delete_is_due
+        self.status_is_due || self.delete_is_due || self.is_removed
     }
 
     /// Marks the report that [`send`] sends as settled.
@@ -178,7 +183,11 @@ async fn run(
             match result {
                 SendResult::Settled => {
                     backoff.reset();
-                    reports.entry(uid).and_modify(PodReport::settle);
+                    if reports.get(&uid).is_some_and(|report| report.is_removed) {
+                        reports.remove(&uid);
+                    } else {
+                        reports.entry(uid).and_modify(PodReport::settle);
+                    }
                 }
                 SendResult::RetryPod => {
                     postponed.insert(uid);
@@ -216,8 +225,8 @@ fn apply(reports: &mut BTreeMap<PodUid, PodReport>, message: Message) {
                 report.delete_is_due = true;
             }
         }
-        Message::Forget { uid } => {
-            reports.remove(&uid);
+        Message::Removed { key, uid } => {
+            reports.insert(uid, PodReport { is_removed: true, ..PodReport::new(key) });
         }
         Message::ResendAll => {
             for report in reports.values_mut() {
@@ -230,7 +239,9 @@ fn apply(reports: &mut BTreeMap<PodUid, PodReport>, message: Message) {
 
 /// Sends one report of the pod, the status before the delete.
 async fn send(edge: &EdgeClient, uid: &PodUid, report: &PodReport) -> (SendResult, ReportOutcome) {
-    let (verb, key, content) = if report.status_is_due {
+    let (verb, key, content) = if report.is_removed {
+        (Verb::Delete, report.key.with_kind("podstatus"), json!({"uid": uid.as_str()}))
+    } else if report.status_is_due {
         let status = report.status.as_ref().map(CompressedObject::decode);
         let content = json!({"uid": uid.as_str(), "status": status});
         (Verb::Update, report.key.with_kind("podstatus"), content)

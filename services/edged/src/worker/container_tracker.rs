@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::crash_loop::CrashLoop;
 use super::plan::{ContainerFacts, Run, Stopping};
 use super::probe::Prober;
-use super::signal::ProbeKind;
+use super::probe_failure::ProbeFailure;
+use super::signal::{ProbeFinding, ProbeKind};
 use crate::config::Settings;
 use crate::container::WaitReason;
 use crate::runtime::{RunHistory, RunState};
@@ -28,6 +29,9 @@ pub(super) struct ContainerTracker {
     startup: Gate,
     readiness: Gate,
     probers: Vec<Prober>,
+    /// The probes that fail, at most one of a kind. A failed startup or liveness probe stays over a
+    /// restart of the container until it succeeds: it is why the container was restarted.
+    failures: Vec<ProbeFailure>,
     probe_stage: ProbeStage,
     start_error: Option<(WaitReason, Instant)>,
 }
@@ -68,6 +72,7 @@ impl ContainerTracker {
             startup: Gate::Closed,
             readiness: Gate::Closed,
             probers: Vec::new(),
+            failures: Vec::new(),
             probe_stage: ProbeStage::None,
             start_error: None,
         }
@@ -89,6 +94,7 @@ impl ContainerTracker {
             self.readiness = Gate::Closed;
             self.probe_stage = ProbeStage::None;
             self.probers.clear();
+            self.failures.retain(|failure| failure.kind != ProbeKind::Readiness);
         }
         if let RunState::Exited(exit) = &runs.state {
             let ran = exit.started_at.map_or(Duration::ZERO, |started| {
@@ -103,8 +109,8 @@ impl ContainerTracker {
     }
 
     /// Continues from the status that an earlier worker reported of the latest run: the restart of
-    /// the worker changes nothing about the container.
-    pub(super) fn adopt(&mut self, status: &ContainerStatus) {
+    /// the worker changes nothing about the container, nor about the probes of it that fail.
+    pub(super) fn adopt(&mut self, status: &ContainerStatus, failures: Vec<ProbeFailure>) {
         if !self.is_running() {
             return;
         }
@@ -112,6 +118,7 @@ impl ContainerTracker {
         self.startup = gate(status.started == Some(true));
         self.readiness = gate(status.ready);
         self.set_image(&status.image);
+        self.failures = failures;
     }
 
     /// Records the image of the latest run.
@@ -209,26 +216,52 @@ impl ContainerTracker {
         }
     }
 
-    /// Records a new verdict. A failed startup or liveness probe ends the run by `deadline`.
-    pub(super) fn set_verdict(
+    /// Records a finding of a probe. A failed startup or liveness probe ends the run by `deadline`.
+    pub(super) fn set_finding(
         &mut self,
         attempt: u32,
         kind: ProbeKind,
-        healthy: bool,
+        finding: ProbeFinding,
         deadline: Instant,
     ) {
         if self.attempt() != Some(attempt) || !self.is_running() {
             return;
         }
-        match (kind, healthy) {
-            (ProbeKind::Startup, true) => self.startup = Gate::Open,
-            (ProbeKind::Readiness, true) => self.readiness = Gate::Open,
-            (ProbeKind::Readiness, false) => self.readiness = Gate::Closed,
-            (ProbeKind::Liveness, true) => {}
-            (ProbeKind::Startup | ProbeKind::Liveness, false) => {
-                self.unhealthy.get_or_insert(deadline);
+        let failure = match (kind, finding) {
+            (ProbeKind::Startup, ProbeFinding::Healthy) => {
+                self.startup = Gate::Open;
+                None
             }
-        }
+            (ProbeKind::Readiness, ProbeFinding::Healthy) => {
+                self.readiness = Gate::Open;
+                None
+            }
+            (ProbeKind::Liveness, ProbeFinding::Healthy) => None,
+            (ProbeKind::Readiness, ProbeFinding::Unhealthy(failure)) => {
+                self.readiness = Gate::Closed;
+                Some(failure)
+            }
+            (ProbeKind::Startup | ProbeKind::Liveness, ProbeFinding::Unhealthy(failure)) => {
+                self.unhealthy.get_or_insert(deadline);
+                Some(failure)
+            }
+            // The gate is open if an earlier worker saw the probe succeed.
+            (_, ProbeFinding::StillFailing(_)) if self.is_ready() => return,
+            (_, ProbeFinding::StillFailing(failure)) => Some(failure),
+        };
+        self.failures.retain(|failure| failure.kind != kind);
+        self.failures.extend(failure);
+        self.failures.sort_unstable_by_key(|failure| failure.kind);
+    }
+
+    /// The probe of this kind, if it fails.
+    pub(super) fn failure(&self, kind: ProbeKind) -> Option<&ProbeFailure> {
+        self.failures.iter().find(|failure| failure.kind == kind)
+    }
+
+    /// The probes that fail while the container is not ready.
+    pub(super) fn failing_probes(&self) -> &[ProbeFailure] {
+        if self.is_ready() { &[] } else { &self.failures }
     }
 
     /// Records a start. With a postStart hook the container counts as started when the hook has

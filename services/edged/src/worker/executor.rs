@@ -11,6 +11,7 @@ use super::container_tracker::{ContainerTracker, Gate, ProbeStage};
 use super::handler::{Handler, Target};
 use super::observation::LaunchError;
 use super::plan::{Action, FailReason, Fate, Outcome, Stopping, TERMINATION_MIN};
+use super::probe::ProbedRun;
 use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
@@ -290,7 +291,7 @@ impl Worker {
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
-                self.shared.reporter.forget(&self.record.uid).await;
+                self.shared.reporter.removed(&self.record.key, &self.record.uid).await;
                 StepOutcome::Finished
             }
             Err(error) => self.retry_later("a pod cannot be cleaned up yet", &error),
@@ -312,24 +313,27 @@ impl Worker {
             let Some(tracker) = self.containers.get_mut(&container.name) else { continue };
             let Some(attempt) = tracker.attempt() else { continue };
             let age = tracker.age(Timestamp::now());
-            let start = |kind| {
+            let start = |kind, failing| {
                 let signals = self.signals.clone();
-                let start = || probe::start(kind, container, &target, attempt, age, signals);
+                let run = ProbedRun { attempt, age, failing };
+                let start = || probe::start(kind, container, &target, run, signals);
                 can_be_probed.then(start).flatten()
             };
             let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
             if is_startup_due {
                 // A run that an earlier worker has seen started is not asked again.
                 let is_due = !tracker.is_started();
-                let startup = is_due.then(|| start(ProbeKind::Startup)).flatten();
+                let failing = tracker.failure(ProbeKind::Startup).cloned();
+                let startup = is_due.then(|| start(ProbeKind::Startup, failing)).flatten();
                 let closed = startup.is_some();
                 let probers = startup.into_iter().collect();
                 tracker.set_probes(ProbeStage::Startup, probers, gate(closed));
             }
             if tracker.is_started() && tracker.probe_stage() == ProbeStage::Startup {
-                let readiness = start(ProbeKind::Readiness);
+                let failing = |kind| tracker.failure(kind).cloned();
+                let readiness = start(ProbeKind::Readiness, failing(ProbeKind::Readiness));
                 let closed = readiness.is_some() && !tracker.is_readiness_open();
-                let liveness = start(ProbeKind::Liveness);
+                let liveness = start(ProbeKind::Liveness, failing(ProbeKind::Liveness));
                 let probers = readiness.into_iter().chain(liveness).collect();
                 tracker.set_probes(ProbeStage::Steady, probers, gate(closed));
             }

@@ -106,7 +106,10 @@ async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<
     let output = output.map_err(|error| error_chain(&error))?;
     match output.code {
         Some(0) => Ok(()),
-        Some(code) => Err(format!("command exited with {code}: {}", output.output.trim())),
+        Some(code) => Err(match output.output.trim() {
+            "" => format!("command exited with {code}"),
+            text => format!("command exited with {code}: {text}"),
+        }),
         None => Err(format!("command did not end in {timeout:?}")),
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::container_tracker::ContainerTracker;
 use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
+use super::probe_failure::ProbeFailure;
 use super::status::container_id;
 use super::{Worker, container_of};
 use crate::container::downward_api::FieldSource;
@@ -115,8 +116,9 @@ impl Worker {
             let decode = || self.reported.as_ref().map(CompressedObject::decode);
             let reported = reported.get_or_insert_with(decode).as_ref();
             let id = container_id(&self.record.uid, name, runs.attempt);
-            if let Some(status) = reported.and_then(|reported| status_of(reported, &id, runs)) {
-                tracker.adopt(status);
+            let run = reported.and_then(|pod| Some((pod, status_of(pod, &id, runs)?)));
+            if let Some((pod, status)) = run {
+                tracker.adopt(status, ProbeFailure::of_status(pod, name));
             }
             self.containers.insert(name.clone(), tracker);
         }

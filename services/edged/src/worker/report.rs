@@ -28,6 +28,11 @@ impl Worker {
         let failing = self.failing.filter(|_| ended.is_some()).map(|(reason, _)| reason);
         let ready = self.containers.iter().filter(|(_, tracker)| tracker.is_ready());
         let ready = ready.map(|(name, _)| name.as_str()).collect();
+        let trackers = self.containers.iter();
+        let failing_probes = trackers.flat_map(|(name, tracker)| {
+            tracker.failing_probes().iter().map(|failure| failure.line(name))
+        });
+        let failing_probes: Vec<String> = failing_probes.collect();
         let before = self.reported.as_ref().map(CompressedObject::decode);
         let facts = StatusFacts {
             pod,
@@ -36,6 +41,7 @@ impl Worker {
             containers: &containers,
             ready: &ready,
             waiting: &plan.waiting,
+            failing_probes: &failing_probes,
             ended,
             fail_reason: self.fail_reason.or(failing),
             notes: self.assignment.findings.notes(),

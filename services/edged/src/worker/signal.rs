@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
 
+use super::probe_failure::ProbeFailure;
 use crate::runtime::ImageError;
 
 /// The sender of a worker's signals. They are boxed: the channel has room for dozens, and the
@@ -19,8 +20,8 @@ pub(crate) const SIGNALS_MAX: usize = 64;
 pub(crate) enum Signal {
     /// The runtime found a change of the pod.
     Runtime,
-    /// The verdict of a probe changed.
-    Probe { container: String, attempt: u32, kind: ProbeKind, healthy: bool, message: String },
+    /// A probe found something new.
+    Probe { container: String, attempt: u32, kind: ProbeKind, finding: ProbeFinding },
     /// A postStart hook ended.
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.
@@ -29,8 +30,19 @@ pub(crate) enum Signal {
     Pull { container: String, result: Result<Arc<str>, ImageError> },
 }
 
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeFinding {
+    /// The verdict changed: the container is healthy.
+    Healthy,
+    /// The verdict changed: the container is not healthy.
+    Unhealthy(ProbeFailure),
+    /// The container is not healthy yet, or still not, and this is the answer now.
+    StillFailing(ProbeFailure),
+}
+
 /// The question that a probe answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProbeKind {
     /// Has the container started?
     Startup,
@@ -41,6 +53,18 @@ pub(crate) enum ProbeKind {
 }
 
 impl ProbeKind {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
+
+    /// The name of the kind in a status.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Readiness => "readiness",
+            Self::Liveness => "liveness",
+        }
+    }
+
     /// The container's probe of this kind.
     pub(crate) fn of(self, container: &Container) -> Option<&Probe> {
         match self {

@@ -37,6 +37,8 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) ready: &'a BTreeSet<&'a str>,
     /// Why containers wait.
     pub(crate) waiting: &'a BTreeMap<String, WaitReason>,
+    /// The probes that keep containers from being ready, a line each.
+    pub(crate) failing_probes: &'a [String],
     /// How the pod ended for good.
     pub(crate) ended: Option<Outcome>,
     /// Why it failed although its containers did not.

@@ -83,7 +83,21 @@ async fn an_adopted_container_stays_started_and_ready_until_its_probes_fail() {
     assert_eq!(unready["containerStatuses"][0]["started"], true);
     let statuses = crate::fake_edge::statuses(&bench.edge.operations()[count..], "web");
     assert_eq!(statuses.iter().filter(|status| !is_ready(status)).count(), 1, "{statuses:#?}");
-    second.stop_pods(Duration::from_secs(5)).await;
+
+    // The failing probe has the same beginning for the next pod worker, which reports nothing new.
+    let failing = |status: &Value| status["conditions"].to_string().contains("ProbeFailing");
+    assert!(failing(&unready), "{unready:#}");
+    second.stop().await;
+    let count = bench.edge.operations().len();
+    let third = bench.edged().await;
+    let third_status = bench.edge.status_after(count, "web").await;
+    assert_eq!(third_status, unready, "the restart of the pod worker changes nothing");
+    std::fs::remove_file(&sick).expect("removed");
+    let ready = bench.edge.until_status("web", "a ready pod again", is_ready).await;
+    assert!(!failing(&ready), "{ready:#}");
+    let statuses = crate::fake_edge::statuses(&bench.edge.operations()[count..], "web");
+    assert_eq!(statuses.len(), 2, "{statuses:#?}");
+    third.stop_pods(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]

@@ -168,8 +168,10 @@ pub(crate) fn latest_status(operations: &[Operation], name: &str) -> Option<Valu
 /// Every reported status of that pod, the latest last.
 pub(crate) fn statuses(operations: &[Operation], name: &str) -> Vec<Value> {
     let resource = format!("shop/podstatus/{name}");
-    let reports = operations.iter().filter(|operation| operation.resource == resource);
-    reports
+    let is_status = |one: &&Operation| one.resource == resource && one.verb() != Verb::Delete;
+    operations
+        .iter()
+        .filter(is_status)
         .map(|operation| {
             let content: Value = serde_json::from_slice(&operation.content).expect("JSON");
             content["status"].clone()

@@ -9,6 +9,14 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::ServingStatus;
 
 use crate::bench::{Bench, condition, content, is_ready, is_running, script_pod};
+use crate::fake_edge::statuses;
+
+/// What the status names of probes that fail.
+fn failing_probe(status: &Value) -> Option<String> {
+    let conditions = status["conditions"].as_array()?;
+    let failing = conditions.iter().find(|one| one["type"] == "headwater/ProbeFailing")?;
+    Some(failing["message"].as_str()?.to_owned())
+}
 
 #[tokio::test]
 async fn a_container_that_fails_its_liveness_probe_is_restarted() {
@@ -30,6 +38,10 @@ async fn a_container_that_fails_its_liveness_probe_is_restarted() {
     let status = bench.edge.until_status("web", "a restart", restarted).await;
     let last = &status["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!(last["signal"], 15, "it was asked to end");
+    let statuses = statuses(&bench.edge.operations(), "web");
+    let named = statuses.iter().find_map(failing_probe).expect("a status names the probe");
+    assert!(named.starts_with("container main: liveness probe has failed since "), "{named}");
+    assert!(named.ends_with("Z: command exited with 1"), "{named}");
     edged.stop_pods(Duration::from_secs(5)).await;
 }
 
@@ -65,6 +77,12 @@ async fn a_pod_is_ready_while_its_port_answers_well() {
     let status = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
     assert!(is_running(&status), "readiness restarts nothing");
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+    let named = failing_probe(&status).expect("the status names the probe");
+    assert!(named.starts_with("container main: readiness probe has failed since "), "{named}");
+    assert!(named.ends_with("Z: HTTP probe failed with statuscode: 500"), "{named}");
+    answers.send("200 OK").expect("the server runs");
+    let status = bench.edge.until_status("web", "a ready pod again", is_ready).await;
+    assert_eq!(failing_probe(&status), None);
     edged.stop_pods(Duration::from_secs(5)).await;
 }
 

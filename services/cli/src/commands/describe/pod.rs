@@ -26,7 +26,9 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, moment:
     if moment.has_statuses {
         writer.lines("Waits For", waits(description, moment.time));
     }
-    let ignored: Vec<String> = ignored_fields(pod).lines().map(str::to_owned).collect();
+    // The fields of the spec that the pod's runtime does not honour, a reason a line.
+    let ignored = condition_message(pod, "headwater/SpecHonoured", "False").lines();
+    let ignored: Vec<String> = ignored.map(str::to_owned).collect();
     if !ignored.is_empty() {
         writer.lines("Ignored Fields", ignored);
     }
@@ -70,11 +72,10 @@ fn node(description: &Description) -> String {
     }
 }
 
-/// The fields of the spec that the pod's runtime does not honour, a reason a line.
-fn ignored_fields(pod: &Value) -> &str {
-    let conditions = list(pod, "/status/conditions").iter();
-    let mut honoured = conditions.filter(|condition| condition["type"] == "headwater/SpecHonoured");
-    let condition = honoured.find(|condition| condition["status"] == "False");
+/// The message of a condition that has this status; empty if the pod has none.
+fn condition_message<'p>(pod: &'p Value, kind: &str, status: &str) -> &'p str {
+    let mut conditions = list(pod, "/status/conditions").iter();
+    let condition = conditions.find(|one| one["type"] == kind && one["status"] == status);
     condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
 }
 
@@ -181,6 +182,8 @@ pub(super) fn waits(description: &Description, now: Timestamp) -> Vec<String> {
             ));
         }
     }
+    let failing_probes = condition_message(pod, "headwater/ProbeFailing", "True").lines();
+    waits.extend(failing_probes.map(str::to_owned));
     waits
 }
 

@@ -130,6 +130,22 @@ fn the_description_of_a_pod_names_the_fields_that_its_runtime_ignores() {
 }
 
 #[test]
+fn a_pod_whose_probe_fails_waits_for_the_probe() {
+    let mut description = description();
+    let line = "container main: readiness probe has failed since 2026-01-02T03:04:05Z: no";
+    description.object["status"]["conditions"] = json!([{
+        "type": "headwater/ProbeFailing", "status": "True", "reason": "ProbeFailed",
+        "message": line,
+    }]);
+    description.node = None;
+    description.is_past = true;
+    description.history.references.clear();
+    description.object["status"]["containerStatuses"][0]["state"] = json!({"running": {}});
+    let text = description.text(at(0));
+    assert!(text.contains(&format!("Waits For:        {line}\n")), "{text}");
+}
+
+#[test]
 fn nothing_in_an_object_rules_the_terminal() {
     let mut description = description();
     description.object["metadata"]["labels"]["app"] = json!("\u{1b}[2J");

@@ -82,8 +82,8 @@ pub(super) async fn run(
     Ok(Outcome::Done)
 }
 
-/// The last rows of a removed object, whose cells have the status of before. A pod that its source
-/// removes at once was never marked for deletion: its node stops it now, so it is Terminating first.
+/// The last rows of a removed object, whose cells have the status of before. A pod is Terminating
+/// until its node has ended it; one that ended between two looks at it was so, too.
 fn last_rows(kind: &str, cells: Vec<String>, header: &[String]) -> Vec<Vec<String>> {
     let Some(status) = header.iter().position(|column| column == "STATUS") else {
         return vec![cells];

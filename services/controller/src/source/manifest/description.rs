@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::entry::{Content, Entry, EntryId, ManifestObject, PodNode};
 use super::fit::NodeTraits;
 use super::placement::{Floating, place};
+use super::rollout::DeploymentProgress;
 use super::unfolding::unfold;
 use super::workload::{WORKLOAD_ANNOTATION, Workload};
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -220,6 +221,15 @@ impl<'a> Builder<'a> {
             self.description.waiting.extend(unfolded.waiting);
             let times = self.description.next.into_iter().chain(unfolded.next);
             self.description.next = times.min();
+            if let Some(DeploymentProgress::Exceeded { seconds }) = unfolded.state.progress {
+                let text = format!(
+                    "{}: its rollout has made no progress for {seconds} s \
+                     (spec.progressDeadlineSeconds); `headwater describe pod` shows what its new \
+                     pods wait for",
+                    workload.title()
+                );
+                self.notice(&origin, NoticeKind::Stalled, text);
+            }
             self.description.workloads.push(unfolded.state);
             let reference: Arc<str> = workload.reference().into();
             for mut value in unfolded.objects {

@@ -1,7 +1,7 @@
 //! Parsing: the text of a file to the values in it, each with its line.
 //!
-//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, and the last of two
-//! equal keys in a map, with a notice. Under strict validation a document with two equal keys is refused.
+//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers. Of two equal keys in a map,
+//! of YAML or JSON, the last one counts, with a notice. Under strict validation the document is refused.
 //! A text that begins with `{` is tried as JSON first, as kubectl does.
 
 use std::path::Path;
@@ -10,6 +10,7 @@ use headwater_object::fields::FieldPath;
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
+use super::distinct_keys::duplicate_key;
 use super::document::{Chunk, split};
 use super::field_line::FieldLines;
 use super::validation::Validation;
@@ -97,7 +98,17 @@ pub(crate) fn parse(text: &str, validation: Validation) -> (Vec<Document<'_>>, V
     if text.trim_start().starts_with('{')
         && let Ok(values) = parse_json(text)
     {
-        return (values, findings);
+        documents.extend(values.into_iter().filter(|document| {
+            let found = duplicate_key(document.text.text);
+            let finding = found.map(|found| {
+                let line = document.line + found.line - 1;
+                duplicate_key_finding(line, &found.text, validation)
+            });
+            let is_refused = finding.as_ref().is_some_and(Finding::leaves_out);
+            findings.extend(finding);
+            !is_refused
+        }));
+        return (documents, findings);
     }
     let chunks = split(text);
     if let Some(first_left_out) = chunks.get(DOCUMENTS_MAX) {
@@ -142,20 +153,14 @@ fn parse_yaml<'a>(
     let mut read = read_yaml(chunk.text, DuplicateKeyPolicy::Error);
     if let Err(error @ serde_saphyr::Error::DuplicateMappingKey { .. }) = &read {
         let again = read_yaml(chunk.text, DuplicateKeyPolicy::LastWins);
-        if again.is_ok() && validation == Validation::Strict {
-            findings.push(Finding {
-                line: Some(line_of(error, chunk)),
-                kind: NoticeKind::Invalid,
-                text: format!("{}: remove one of the two (--strict)", reason(error)),
-            });
-            return Vec::new();
-        }
         if again.is_ok() {
-            findings.push(Finding {
-                line: Some(line_of(error, chunk)),
-                kind: NoticeKind::Doubtful,
-                text: format!("{}: the last one counts", reason(error)),
-            });
+            let line = line_of(error, chunk);
+            let finding = duplicate_key_finding(line, &reason(error), validation);
+            let is_refused = finding.leaves_out();
+            findings.push(finding);
+            if is_refused {
+                return Vec::new();
+            }
             read = again;
         }
     }
@@ -175,6 +180,15 @@ fn parse_yaml<'a>(
         text: DocumentText { text: chunk.text, first_line: chunk.first_line, at },
     };
     documents.enumerate().map(document).collect()
+}
+
+/// The finding about a key that a map has twice.
+fn duplicate_key_finding(line: u64, text: &str, validation: Validation) -> Finding {
+    let (kind, rest) = match validation {
+        Validation::Strict => (NoticeKind::Invalid, "remove one of the two (--strict)"),
+        Validation::Warn => (NoticeKind::Doubtful, "the last one counts"),
+    };
+    Finding { line: Some(line), kind, text: format!("{text}: {rest}") }
 }
 
 fn read_yaml(
@@ -277,6 +291,21 @@ mod tests {
         assert_eq!(documents.len(), 1, "under strict validation it is refused");
         let text = "duplicate mapping key: d: remove one of the two (--strict)".to_owned();
         assert_eq!(findings, [Finding { line: Some(4), kind: NoticeKind::Invalid, text }]);
+    }
+
+    #[test]
+    fn a_key_twice_in_json_is_found_as_in_yaml() {
+        let text = "{\"x\": 0}\n{\"d\": 4,\n \"d\": 5}\n{\"y\": 1}\n";
+        let (documents, findings) = parse(text);
+        let values: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
+        assert_eq!(values, [json!({"x": 0}), json!({"d": 5}), json!({"y": 1})]);
+        let text_of = |rest: &str| format!("duplicate mapping key: d: {rest}");
+        let (kind, line) = (NoticeKind::Doubtful, Some(3));
+        assert_eq!(findings, [Finding { line, kind, text: text_of("the last one counts") }]);
+        let (documents, findings) = super::parse(text, Validation::Strict);
+        assert_eq!(documents.len(), 2, "under strict validation it is refused");
+        let (kind, text) = (NoticeKind::Invalid, text_of("remove one of the two (--strict)"));
+        assert_eq!(findings, [Finding { line, kind, text }]);
     }
 
     #[test]

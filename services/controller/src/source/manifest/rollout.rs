@@ -26,8 +26,13 @@ use headwater_event::NodeName;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+pub(crate) use self::deployment::DeploymentProgress;
 pub(crate) use self::job::JobCondition;
 pub(crate) use self::rule::{Rule, RuleError};
+
+/// A node reports a new pod, which is not Ready, within this time. Where the condition Ready is younger,
+/// the pod was Ready before.
+const FIRST_STATUS_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A pod of a workload that exists: it is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,10 @@ pub(crate) struct PodState {
     pub(crate) ready_since: Option<Timestamp>,
     /// Whether its node reports that it is not Ready. A pod of which nothing is known is neither.
     pub(crate) is_unready: bool,
+    /// Whether it is Ready for its node, or ever was.
+    pub(crate) was_ready: bool,
+    /// Whether its node reports it at all.
+    pub(crate) is_known: bool,
     /// How often its containers restarted.
     pub(crate) restarts: u64,
     /// When its last container ended, by its node's clock.
@@ -82,6 +91,8 @@ pub(crate) struct Rollout {
     pub(crate) is_settled: bool,
     /// The condition of a Job that has ended or is suspended.
     pub(crate) condition: Option<JobCondition>,
+    /// How far a Deployment is.
+    pub(crate) progress: Option<DeploymentProgress>,
 }
 
 /// A pod that should exist.
@@ -188,8 +199,15 @@ impl PodState {
             _ => Phase::Active,
         };
         let mut conditions = status["conditions"].as_array().into_iter().flatten();
-        let ready = conditions.find(|one| one["type"] == "Ready" && one["status"] == "True");
+        let condition = conditions.find(|one| one["type"] == "Ready");
+        let ready = condition.filter(|condition| condition["status"] == "True");
         let is_unready = ready.is_none();
+        let lost_ready = || {
+            let changed: Timestamp = time(&condition?["lastTransitionTime"])?;
+            let started: Timestamp = time(&status["startTime"])?;
+            Some(changed.duration_since(started) >= FIRST_STATUS_WITHIN)
+        };
+        let was_ready = ready.is_some() || lost_ready().unwrap_or(false);
         let ready_since = ready
             .filter(|_| is_reachable && phase == Phase::Active)
             .map(|ready| time(&ready["lastTransitionTime"]).unwrap_or(Timestamp::UNIX_EPOCH));
@@ -197,6 +215,8 @@ impl PodState {
             phase,
             ready_since,
             is_unready,
+            was_ready,
+            is_known: true,
             restarts: containers().filter_map(|one| one["restartCount"].as_u64()).sum(),
             finished: containers()
                 .filter_map(|one| time(&one["state"]["terminated"]["finishedAt"]))

@@ -192,5 +192,6 @@ fn state(
             JobCondition::Suspended => ("Suspended", String::new()),
             JobCondition::Failed(reason) => ("Failed", reason.clone()),
         }),
+        progress: rollout.progress,
     }
 }

@@ -114,6 +114,7 @@ async fn the_list_is_complete_when_each_has_listed_and_the_first_source_of_an_ob
         .await;
     play(&b, [SourceEvent::InitApply(secret("y", "b2")), SourceEvent::InitDone]).await;
     assert!(set.next().await.contains("two sources"));
+    assert!(set.next().await.starts_with("repaired: default/secret/x: two sources"));
     assert_eq!(set.next().await, "list b2");
     assert_eq!(set.next().await, "done");
     assert_eq!(set.next().await, "+a2");
@@ -121,6 +122,45 @@ async fn the_list_is_complete_when_each_has_listed_and_the_first_source_of_an_ob
     assert_eq!(set.next().await, "-a2");
     play(&b, [SourceEvent::Apply(secret("x", "b3"), Cause::default())]).await;
     assert_eq!(set.next().await, "+b3");
+    set.stopped().await;
+}
+
+#[tokio::test]
+async fn an_object_of_two_sources_is_a_trouble_and_that_of_the_other_takes_the_first_ones_place() {
+    let ([a, b], sources) = scripts();
+    let mut set = Running::start(sources);
+    list(&a, [secret("x", "a1")]).await;
+    assert_eq!(set.next().await, "init");
+    assert_eq!(set.next().await, "list a1");
+    list(&b, [secret("x", "b1")]).await;
+    let text = "default/secret/x: two sources have this object, first and second; the object of first \
+                counts, because it came first. Remove it from one of them";
+    assert_eq!(set.next().await, text);
+    assert_eq!(set.next().await, "done");
+    let mut states = set.states.clone();
+    let mut troubles = async |wanted: &[&str]| {
+        let is_wanted = |states: &SourceStates| states.troubles() == wanted;
+        drop(states.wait_for(is_wanted).await.expect("the set runs"));
+    };
+    troubles(&[text]).await;
+
+    // A change of the one that does not count is no news.
+    play(&b, [SourceEvent::Apply(secret("x", "b2"), Cause::default())]).await;
+    play(&b, [SourceEvent::Apply(secret("z", "b3"), Cause::default())]).await;
+    assert_eq!(set.next().await, "+b3");
+    play(&a, [delete("x", "a1")]).await;
+    assert_eq!(set.next().await, "+b2", "and nothing is deleted");
+    assert_eq!(set.next().await, format!("repaired: {text}"));
+    troubles(&[]).await;
+
+    // Now the second one is the first.
+    play(&a, [SourceEvent::Apply(secret("x", "a3"), Cause::default())]).await;
+    assert!(set.next().await.contains("have this object, second and first"));
+    play(&a, [delete("x", "a3")]).await;
+    assert!(set.next().await.starts_with("repaired: "));
+    play(&b, [delete("x", "b2")]).await;
+    assert_eq!(set.next().await, "-b2");
+    troubles(&[]).await;
     set.stopped().await;
 }
 

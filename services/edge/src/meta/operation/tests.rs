@@ -54,7 +54,11 @@ fn edged_reports_its_node_its_statuses_and_their_end() {
     );
     assert_eq!(
         planned("edged", Verb::Delete, "d/podstatus/web", ""),
-        Ok(Plan::RemoveStatus { pod: key("d/pod/web") })
+        Ok(Plan::RemoveStatus { pod: key("d/pod/web"), uid: None })
+    );
+    assert_eq!(
+        planned("edged", Verb::Delete, "d/podstatus/web", r#"{"uid":"u1"}"#),
+        Ok(Plan::RemoveStatus { pod: key("d/pod/web"), uid: Some("u1".to_owned()) })
     );
 }
 

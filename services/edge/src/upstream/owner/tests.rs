@@ -1,6 +1,7 @@
 //! MetaSync: whatever is lost, repeated or restarted, the cloud ends with the node's snapshot.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -210,6 +211,47 @@ fn the_status_of_a_pod_that_left_goes_too() {
     let bodies = bench.bodies();
     assert_eq!(bodies[..1], [ReportBody::PodStatusRemoved { pod: pod("a"), uid: "u1".to_owned() }]);
     assert_eq!(closing(bodies.get(1)).pods, 1);
+}
+
+#[test]
+fn a_pod_that_is_gone_keeps_its_status_until_the_pod_worker_has_ended_it() {
+    let gone = |name: &str| ViewChange::PodGone { pod: pod(name), uid: "u1".to_owned() };
+    let removed =
+        |name: &str| ReportBody::PodStatusRemoved { pod: pod(name), uid: "u1".to_owned() };
+    let settings =
+        UpstreamSettings { end_wait: Duration::from_secs(600), ..UpstreamSettings::default() };
+    let mut bench = Bench::with(settings, Arc::new(MemoryEngine::new()), 1);
+    bench.list(&[("a", "u1"), ("b", "u1"), ("c", "u1")]);
+    for name in ["a", "b", "c"] {
+        bench.status(name, "u1", "Running").expect("known");
+    }
+    bench.forget_all();
+    bench.view(["a", "b", "c"].map(gone));
+    assert_eq!(bench.bodies(), [], "the node has them still");
+    bench.status("a", "u1", "Failed").expect_err("it is no pod of this node any longer");
+    let remove = |uid: &str| {
+        let (pod, uid) = (pod("a"), Some(uid.to_owned()));
+        move |reply| UpstreamCommand::RemoveStatus { pod, uid, reply }
+    };
+    assert_eq!(bench.answer(remove("u2")), Ok(false), "another pod of the name");
+    assert_eq!(bench.bodies(), []);
+    assert_eq!(bench.answer(remove("u1")), Ok(true));
+    let bodies: Vec<ReportBody> = bench.forget_all().into_iter().map(|it| it.body).collect();
+    assert_eq!(bodies[..1], [removed("a")]);
+    assert_eq!(closing(bodies.get(1)).pods, 2);
+    assert_eq!(bench.answer(remove("u1")), Ok(false));
+
+    // The next pod of the name is here: the status of the earlier one goes with the next difference.
+    bench.view([ViewChange::Pod { pod: pod("b"), uid: "u2".to_owned() }]);
+    bench.status("b", "u2", "Running").expect("known");
+    let bodies: Vec<ReportBody> = bench.forget_all().into_iter().map(|it| it.body).collect();
+    assert_eq!(bodies[..1], [pod_status("b", "u2", "Running")]);
+
+    // The pod worker is away.
+    bench.tick(599_999);
+    assert_eq!(bench.bodies(), []);
+    bench.tick(600_000);
+    assert_eq!(bench.bodies()[..1], [removed("c")]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{StatusFacts, has_begun};
 use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
 use crate::worker::plan::Outcome;
+use crate::worker::probe_failure::PROBE_FAILING;
 
 /// Whether the runtime honours every field of the pod's spec. It is there only if it does not: one
 /// field a kubelet would honour has no effect here, and the message names it.
@@ -48,7 +49,8 @@ pub(super) fn all(
     ];
     let noted =
         facts.notes.map(|notes| fails(SPEC_HONOURED, "FieldsIgnored", Some(notes.to_owned())));
-    let conditions = conditions.into_iter().chain(noted).chain(restart_needed(facts));
+    let own = noted.into_iter().chain(restart_needed(facts)).chain(probe_failing(facts));
+    let conditions = conditions.into_iter().chain(own);
     conditions.map(|condition| timed(condition, facts, now)).collect()
 }
 
@@ -146,6 +148,15 @@ fn restart_needed(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
         ..holds(RESTART_NEEDED, true)
     };
     (!changes.is_empty()).then(fact)
+}
+
+fn probe_failing(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    let fact = || ConditionFact {
+        reason: Some("ProbeFailed"),
+        message: Some(facts.failing_probes.join("\n")),
+        ..holds(PROBE_FAILING, true)
+    };
+    (facts.ended.is_none() && !facts.failing_probes.is_empty()).then(fact)
 }
 
 /// The names of the containers for which `counts` is true, in the form of a kubelet.

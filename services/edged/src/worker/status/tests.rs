@@ -16,6 +16,7 @@ struct PodCase {
     state: PodState,
     ready: BTreeSet<&'static str>,
     waiting: BTreeMap<String, WaitReason>,
+    failing_probes: Vec<String>,
     ended: Option<Outcome>,
     fail_reason: Option<FailReason>,
     notes: Option<&'static str>,
@@ -34,6 +35,7 @@ fn given(spec: Value) -> PodCase {
         state: PodState::default(),
         ready: BTreeSet::new(),
         waiting: BTreeMap::new(),
+        failing_probes: Vec::new(),
         ended: None,
         fail_reason: None,
         notes: None,
@@ -101,6 +103,7 @@ impl PodCase {
             state: &self.state,
             ready: &self.ready,
             waiting: &self.waiting,
+            failing_probes: &self.failing_probes,
             ended: self.ended,
             fail_reason: self.fail_reason,
             notes: self.notes,
@@ -360,4 +363,22 @@ fn a_condition_names_the_fields_that_are_noted_and_is_absent_without_any() {
     let noted = condition(&status, "headwater/SpecHonoured");
     assert_eq!((&*noted.status, noted.reason.as_deref()), ("False", Some("FieldsIgnored")));
     assert_eq!(noted.message.as_deref(), given.notes);
+}
+
+#[test]
+fn a_condition_names_the_probes_that_fail_until_the_pod_ends() {
+    let mut given = given(one()).running("main", 0, None).unready("main");
+    let kinds = |status: &PodStatus| {
+        let conditions = status.conditions.clone().expect("conditions");
+        conditions.into_iter().map(|condition| condition.type_).collect::<Vec<_>>()
+    };
+    let failing = || "headwater/ProbeFailing".to_owned();
+    assert!(!kinds(&given.status(None, at(5))).contains(&failing()));
+    given.failing_probes = vec!["first".to_owned(), "second".to_owned()];
+    let status = given.status(None, at(5));
+    let named = condition(&status, "headwater/ProbeFailing");
+    assert_eq!((&*named.status, named.reason.as_deref()), ("True", Some("ProbeFailed")));
+    assert_eq!(named.message.as_deref(), Some("first\nsecond"));
+    given.ended = Some(Outcome::Failed);
+    assert!(!kinds(&given.status(None, at(5))).contains(&failing()));
 }

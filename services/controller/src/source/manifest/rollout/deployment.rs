@@ -1,4 +1,5 @@
-//! A Deployment: its pods are replaced within maxSurge and maxUnavailable, or all at once.
+//! A Deployment: its pods are replaced within maxSurge and maxUnavailable, or all at once, unless it is
+//! paused.
 
 use super::rule::Share;
 use super::{LivePod, Rollout, RolloutContext, RolloutPod, create, keep_best};
@@ -9,6 +10,22 @@ pub(crate) struct DeploymentRule {
     pub(super) replicas: u64,
     pub(super) strategy: DeploymentStrategy,
     pub(super) min_ready_seconds: u64,
+    pub(super) is_paused: bool,
+    pub(super) progress_deadline_seconds: u64,
+}
+
+/// How far the rollout of a Deployment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeploymentProgress {
+    /// Its template takes no effect.
+    Paused,
+    /// It goes on, or is complete.
+    Progressing,
+    /// No new pod came and none became Ready for so long.
+    Exceeded {
+        /// The deadline.
+        seconds: u64,
+    },
 }
 
 /// How its pods are replaced.
@@ -22,6 +39,59 @@ pub(super) enum DeploymentStrategy {
 
 impl DeploymentRule {
     pub(super) fn roll(&self, mut context: RolloutContext<'_>) -> Rollout {
+        if self.is_paused {
+            return self.hold(&mut context);
+        }
+        let mut rollout = self.replace(&mut context);
+        let progress = self.progress(&mut context);
+        if matches!(progress, DeploymentProgress::Exceeded { .. }) {
+            // The status of any pod may end it.
+            rollout.is_settled = false;
+        }
+        rollout.progress = Some(progress);
+        rollout
+    }
+
+    /// The pods of a paused Deployment: those that are there. A new scale takes effect, unless it asks
+    /// for more pods of an earlier template, or for the first ones of all.
+    fn hold(&self, context: &mut RolloutContext<'_>) -> Rollout {
+        let replicas = usize::try_from(self.replicas).unwrap_or(usize::MAX);
+        let mut pods: Vec<&LivePod> = context.pods.iter().collect();
+        let are_current = pods.iter().all(|pod| pod.is_current);
+        let are_old = pods.iter().all(|pod| !pod.is_current);
+        let surge = if are_current || are_old { 0 } else { self.margins().0 };
+        let missing = match are_current && !pods.is_empty() {
+            true => replicas.saturating_sub(pods.len()),
+            false => 0,
+        };
+        if pods.len() > replicas.saturating_add(surge) {
+            keep_best(&mut pods, replicas.saturating_add(surge), context);
+        }
+        let mut next: Vec<RolloutPod> = pods.into_iter().map(RolloutPod::kept).collect();
+        next.extend(create(context, missing));
+        let progress = Some(DeploymentProgress::Paused);
+        Rollout { pods: next, is_settled: true, progress, ..Rollout::default() }
+    }
+
+    /// How far the rollout is. It is under way while there are old pods, or new ones that were never
+    /// Ready; its last progress is the last new pod that came or became Ready.
+    fn progress(&self, context: &mut RolloutContext<'_>) -> DeploymentProgress {
+        let is_new = |pod: &LivePod| !pod.is_current || !pod.state.was_ready;
+        let is_under_way = context.pods.iter().any(is_new);
+        // A controller that does not write the log knows no status.
+        let is_known = context.pods.iter().any(|pod| pod.state.is_known);
+        let current = context.pods.iter().filter(|pod| pod.is_current);
+        let last = current.filter_map(|pod| pod.created.max(pod.state.ready_since)).max();
+        let seconds = self.progress_deadline_seconds;
+        match last {
+            Some(last) if is_under_way && is_known && context.clock.has_passed(last, seconds) => {
+                DeploymentProgress::Exceeded { seconds }
+            }
+            _ => DeploymentProgress::Progressing,
+        }
+    }
+
+    fn replace(&self, context: &mut RolloutContext<'_>) -> Rollout {
         let pods = context.pods;
         let (mut current, mut old): (Vec<&LivePod>, Vec<&LivePod>) =
             pods.iter().partition(|pod| pod.is_current);
@@ -40,7 +110,7 @@ impl DeploymentRule {
             DeploymentStrategy::RollingUpdate { .. } => self.margins(),
         };
         if current.len() > replicas {
-            keep_best(&mut current, replicas, &mut context);
+            keep_best(&mut current, replicas, context);
         }
         // Without old pods this is the first rollout or a new scale: all come at once.
         let new = if old.is_empty() {
@@ -67,8 +137,8 @@ impl DeploymentRule {
         let is_settled = stay.is_empty() && current.len() + new == replicas;
         let mut next: Vec<RolloutPod> =
             current.iter().chain(&stay).map(|pod| RolloutPod::kept(pod)).collect();
-        next.extend(create(&mut context, new));
-        Rollout { pods: next, is_settled, condition: None }
+        next.extend(create(context, new));
+        Rollout { pods: next, is_settled, ..Rollout::default() }
     }
 
     /// How many pods there may be more, and how many may be missing: never both none.

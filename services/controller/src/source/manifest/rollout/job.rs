@@ -83,7 +83,7 @@ impl JobRule {
                 }
             }
         }
-        Rollout { pods, is_settled: condition.is_some(), condition }
+        Rollout { pods, is_settled: condition.is_some(), condition, progress: None }
     }
 
     fn condition(

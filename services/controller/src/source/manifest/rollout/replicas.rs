@@ -17,6 +17,6 @@ impl ReplicasRule {
         }
         let mut next: Vec<RolloutPod> = pods.iter().map(|pod| RolloutPod::kept(pod)).collect();
         next.extend(create(&mut context, replicas - pods.len()));
-        Rollout { pods: next, is_settled: true, condition: None }
+        Rollout { pods: next, is_settled: true, ..Rollout::default() }
     }
 }

@@ -11,6 +11,9 @@ use super::stateful_set::StatefulSetRule;
 /// The largest number of pods, attempts or seconds of a spec: Kubernetes' numbers are 32 bits.
 const NUMBER_MAX: u64 = i32::MAX as u64;
 
+/// How long the rollout of a Deployment may make no progress, where its spec has no other time.
+const PROGRESS_DEADLINE_SECONDS: u64 = 600;
+
 /// What a workload's spec asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -69,8 +72,14 @@ impl Rule {
             Some("Recreate") => DeploymentStrategy::Recreate,
             _ => return refuse("strategy.type", &strategy["type"], "RollingUpdate or Recreate"),
         };
-        let min_ready_seconds = min_ready_seconds(spec)?;
-        Ok(Self::Deployment(DeploymentRule { replicas, strategy, min_ready_seconds }))
+        let deadline = number("progressDeadlineSeconds", &spec["progressDeadlineSeconds"])?;
+        Ok(Self::Deployment(DeploymentRule {
+            replicas,
+            strategy,
+            min_ready_seconds: min_ready_seconds(spec)?,
+            is_paused: spec["paused"] == Value::Bool(true),
+            progress_deadline_seconds: deadline.unwrap_or(PROGRESS_DEADLINE_SECONDS),
+        }))
     }
 
     /// The rule of a ReplicaSet or ReplicationController of `replicas` pods.

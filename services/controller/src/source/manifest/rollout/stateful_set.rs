@@ -83,7 +83,7 @@ impl StatefulSetRule {
         };
         let is_settled =
             (self.is_parallel || condemned.is_empty()) && !(self.first_ordinal..end).any(pending);
-        Rollout { pods: next.into_values().collect(), is_settled, condition: None }
+        Rollout { pods: next.into_values().collect(), is_settled, ..Rollout::default() }
     }
 
     /// The ordinal that is replaced next: the highest of an earlier template, once every pod above

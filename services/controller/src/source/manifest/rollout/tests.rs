@@ -20,6 +20,7 @@ struct Cluster {
     now: Timestamp,
     next: Option<Timestamp>,
     condition: Option<JobCondition>,
+    progress: Option<DeploymentProgress>,
     ended: BTreeMap<String, String>,
 }
 
@@ -41,6 +42,7 @@ impl Cluster {
             now: time(1_000),
             next: None,
             condition: None,
+            progress: None,
             ended: BTreeMap::new(),
         }
     }
@@ -79,7 +81,7 @@ impl Cluster {
             clock: &mut clock,
         });
         self.next = clock.next();
-        self.condition = rollout.condition;
+        (self.condition, self.progress) = (rollout.condition, rollout.progress);
         let mut step = Step::default();
         let mut next = BTreeMap::new();
         for pod in rollout.pods {
@@ -220,6 +222,94 @@ fn a_deployment_that_is_recreated_has_no_new_pod_before_the_last_old_one_has_lef
     assert_eq!(cluster.step(), Step::default());
     cluster.is_leaving = false;
     assert_eq!(cluster.step().new.len(), 2);
+}
+
+#[test]
+fn a_paused_deployment_keeps_its_pods_and_takes_a_new_scale() {
+    let rule = |replicas: u64, is_paused: bool| {
+        let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
+        let spec = json!({"paused": is_paused, "strategy": {"rollingUpdate": rolling}});
+        Rule::deployment(&spec, replicas).expect("valid")
+    };
+    let mut cluster = Cluster::new(rule(2, true));
+    assert_eq!(cluster.step(), Step::default(), "it never began");
+    assert_eq!(cluster.progress, Some(DeploymentProgress::Paused));
+    cluster.rule = rule(2, false);
+    cluster.settle();
+    cluster.rule = rule(3, true);
+    assert_eq!(cluster.step().new, ["1.02"], "of its only template");
+    cluster.all_ready();
+    cluster.template = 2;
+    assert_eq!(cluster.step(), Step::default());
+    cluster.rule = rule(2, true);
+    assert_eq!(cluster.step().gone.len(), 1);
+
+    // In the midst of a rollout, the surge stays.
+    cluster.rule = rule(2, false);
+    assert_eq!(cluster.step().new, ["2.00"]);
+    cluster.rule = rule(2, true);
+    cluster.all_ready();
+    assert_eq!(cluster.step(), Step::default());
+    assert_eq!((cluster.count(1), cluster.count(2)), (2, 1));
+    cluster.rule = rule(2, false);
+    cluster.settle();
+    assert_eq!((cluster.count(1), cluster.count(2)), (0, 2));
+}
+
+#[test]
+fn a_rollout_without_progress_exceeds_its_deadline_until_a_new_pod_is_ready() {
+    let exceeded = Some(DeploymentProgress::Exceeded { seconds: 60 });
+    let progressing = Some(DeploymentProgress::Progressing);
+    let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
+    let spec = json!({"progressDeadlineSeconds": 60, "strategy": {"rollingUpdate": rolling}});
+    let mut cluster = Cluster::new(Rule::deployment(&spec, 1).expect("valid"));
+    let report = |cluster: &mut Cluster| {
+        cluster.pods.values_mut().for_each(|(_, state)| {
+            state.is_known = true;
+            state.was_ready |= state.ready_since.is_some();
+        });
+    };
+    cluster.step();
+    cluster.now = time(1_100);
+    cluster.step();
+    assert_eq!(cluster.progress, progressing, "nothing is known of the pod");
+    report(&mut cluster);
+    cluster.now = time(1_059);
+    cluster.step();
+    assert_eq!((cluster.progress, cluster.next), (progressing, Some(time(1_060))));
+    cluster.now = time(1_060);
+    cluster.step();
+    assert_eq!(cluster.progress, exceeded);
+    cluster.all_ready();
+    report(&mut cluster);
+    cluster.step();
+    assert_eq!(cluster.progress, progressing);
+
+    // It is complete: a pod that is not Ready any more is no rollout.
+    cluster.set_ready("1.00", false);
+    cluster.now = time(2_000);
+    cluster.step();
+    assert_eq!((cluster.progress, cluster.next), (progressing, None));
+
+    cluster.set_ready("1.00", true);
+    cluster.template = 2;
+    cluster.step();
+    report(&mut cluster);
+    cluster.step();
+    assert_eq!(cluster.progress, exceeded, "the new pod came long ago");
+}
+
+#[test]
+fn a_status_shows_whether_a_pod_was_ever_ready() {
+    let state = |status: &str, changed: &str| {
+        let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": changed});
+        let status = json!({"startTime": "2026-01-01T00:00:00Z", "conditions": [ready]});
+        PodState::of(&status, true).was_ready
+    };
+    assert!(state("True", "2026-01-01T00:00:03Z"));
+    assert!(!state("False", "2026-01-01T00:00:01Z"), "its first status");
+    assert!(state("False", "2026-01-01T00:01:00Z"), "it was Ready in between");
+    assert!(!PodState::of(&json!({"phase": "Pending"}), true).was_ready);
 }
 
 #[test]
