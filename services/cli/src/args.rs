@@ -3,6 +3,7 @@
 pub mod ca;
 pub mod edge;
 pub mod kafka;
+pub mod kubernetes;
 pub mod part;
 pub mod run;
 pub mod tls;

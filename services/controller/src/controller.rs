@@ -122,7 +122,11 @@ impl Controller {
         let earlier = Arc::new(PublishedFold(published.clone()));
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
-        let interest = Interest::with_cluster_stream(dependencies.cluster_stream);
+        let sources = SourceSet::new(dependencies.sources);
+        let mut interest = Interest::with_cluster_stream(dependencies.cluster_stream);
+        if sources.sends_only_used() {
+            interest.forget_unused();
+        }
         let interest = SharedInterest::from(interest);
         let changes = ChangeFeed::new();
         let (uses, uses_version) = watch::channel(0);
@@ -136,7 +140,6 @@ impl Controller {
         let (progress, progress_receiver) = watch::channel(Progress::default());
         metrics.scrape.look_at(&events, &interest);
 
-        let sources = SourceSet::new(dependencies.sources);
         let uid_assignments = sources.uid_assignments();
         let (role, role_receiver) = watch::channel(WriterRole::Standby);
         let workloads = SharedWorkloads::default();

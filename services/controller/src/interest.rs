@@ -1,6 +1,6 @@
 //! Interest: which node needs which object, kept up to date as objects come and go.
 //!
-//! A node needs its Node, its pods, and what those name, directly or through another object
+//! A node needs its Node, its pods and volume attachments, and what those name, directly or through another object
 //! (pod -> claim -> volume -> secret), **whether or not it exists just now**: an object that is
 //! deleted and created again finds its readers. Services, Endpoints and EndpointSlices are in the
 //! shared stream instead. Each use is counted, so the interest shrinks when the last user leaves. A
@@ -44,16 +44,16 @@ pub struct EntryId {
 
 /// Every object, and which nodes use it.
 ///
-/// Where the last user of an object leaves, the object stays. The sources that exist, the manifest
-/// folder and the objects socket, list every object once, used or not, and send it again only when
+/// Where the last user of an object leaves, the object stays. The manifest folder and the objects
+/// socket list every object once, used or not, and send it again only when
 /// it changes: no request makes them send it again. The object has to be here when the next pod names it.
 /// It costs no more than one that was never used, and both are bounded by what a person or a program
 /// gave the source. The picture shows them too.
 ///
-/// A source that reads [`Wanted`](crate::Wanted) is another case. It sends what is
-/// [missing](Interest::missing), also again, so an object that it sent may be forgotten with its
-/// last use. It must be forgotten here, in [`Interest::apply`] and [`Interest::remove`]: a source
-/// that decides by `Wanted` and sends a deletion is late, and deletes what a pod has named since.
+/// A source that reads [`Wanted`](crate::Wanted) is another case ([`Interest::forget_unused`]). It sends
+/// what is [missing](Interest::missing), also again, so an object that it sent is forgotten with its
+/// last use. It is forgotten here and not by the source: a source that decides by `Wanted` and sends a
+/// deletion is late, and deletes what a pod has named since.
 #[derive(Debug, Default)]
 pub struct Interest {
     objects: BTreeMap<ResourceKey, PackedObject>,
@@ -66,6 +66,8 @@ pub struct Interest {
     missing: BTreeSet<ResourceKey>,
     /// Increases when the keys of `users` change.
     uses_version: u64,
+    /// Whether an object is forgotten with its last use.
+    forgets_unused: bool,
     /// How many uses were visited, so that a test can measure the cost of a change.
     #[cfg(test)]
     visits: usize,
@@ -90,7 +92,7 @@ struct NodeInterest {
 }
 
 /// Types that every node gets.
-const SHARED_TYPES: [&str; 3] = ["service", "endpoints", "endpointslice"];
+const SHARED_TYPES: [&str; 4] = ["service", "endpoints", "endpointslice", "namespace"];
 
 impl Interest {
     /// No objects, no nodes.
@@ -101,6 +103,12 @@ impl Interest {
     /// No objects, no nodes; `setting` decides which nodes get the shared stream.
     pub fn with_cluster_stream(setting: ClusterStream) -> Self {
         Self { cluster: ClusterAssignments::new(setting), ..Self::default() }
+    }
+
+    /// From now on an object that no stream names is not kept: its source sends it again when it is
+    /// [missing](Interest::missing).
+    pub(crate) fn forget_unused(&mut self) {
+        self.forgets_unused = true;
     }
 
     /// Notes whether programs of `node` read the shared stream.
@@ -135,6 +143,9 @@ impl Interest {
         let mut affected = Vec::new();
         let key = object.key().clone();
         let root = object.node().cloned();
+        if self.forgets_unused && root.is_none() && !self.is_used(&key) {
+            return affected;
+        }
         let named = keys_of(object.references());
         let previous = self.store(object);
         self.missing.remove(&key);
@@ -437,16 +448,22 @@ impl Interest {
             return;
         }
         interest.uses.remove(key);
+        let mut is_unused = false;
         if let Some(users) = self.users.get_mut(key)
             && users.remove(node)
         {
             self.users.remove(key);
             self.missing.remove(key);
             self.uses_version += 1;
+            is_unused = true;
         }
         let Some(object) = self.objects.get(key) else { return };
         affected.push(entry_of(node, key));
-        for name in names(object) {
+        let (is_root, names) = (root_of(object).is_some(), names(object));
+        if self.forgets_unused && is_unused && !is_root {
+            self.objects.remove(key);
+        }
+        for name in names {
             self.release(node, &name, affected);
         }
     }
@@ -482,7 +499,8 @@ impl Users {
     }
 }
 
-/// The node whose root an object is: the node of a pod, or the one that a Node describes.
+/// The node whose root an object is: the node of a pod or of a volume attachment, or the one that a Node
+/// describes.
 fn root_of(object: &PackedObject) -> Option<NodeName> {
     object.head.node().cloned()
 }

@@ -75,6 +75,8 @@ impl SourceKind {
     pub const MANIFESTS: Self = Self("manifests");
     /// The objects socket.
     pub const OBJECTS: Self = Self("objects");
+    /// A Kubernetes API.
+    pub const KUBERNETES: Self = Self("kubernetes");
     /// A source that gives no kind.
     pub const OTHER: Self = Self("other");
 
@@ -115,6 +117,13 @@ pub trait Source: Send {
     /// Whether this source keeps a pod under deletion after its containers have stopped, so that the
     /// sink has to remove it. A Kubernetes API deletes the pod itself.
     fn wants_removals(&self) -> bool {
+        false
+    }
+
+    /// Whether this source sends, besides roots and shared objects, only what [`Wanted`] names, and sends
+    /// an object again that is [missing](Wanted::missing). The controller then forgets an object of it
+    /// with the last use.
+    fn sends_only_used(&self) -> bool {
         false
     }
 

@@ -45,7 +45,7 @@ pub(super) async fn object_history(
     let mut wanted = BTreeSet::from([key.clone()]);
     let mut streams: Vec<StreamId> = match key.kind() {
         "node" => key.name().parse().ok().map(|node| StreamId::node(&node)).into_iter().collect(),
-        "service" | "endpoints" | "endpointslice" => vec![StreamId::Cluster],
+        "service" | "endpoints" | "endpointslice" | "namespace" => vec![StreamId::Cluster],
         "pod" => {
             let pod = pods(dependencies, &key, key.name()).await?.remove(&key);
             let node = pod.as_ref().and_then(node_of);

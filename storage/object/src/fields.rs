@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::api::storage::v1 as storage;
 use serde_json::Value;
 
 use crate::nearest::nearest;
@@ -105,6 +106,9 @@ pub fn check_fields(object: &Value) -> Vec<FieldFinding> {
         ("v1", "ReplicationController") => reader::read::<core::ReplicationController>(object),
         ("discovery.k8s.io/v1", "EndpointSlice") => {
             reader::read::<discovery::EndpointSlice>(object)
+        }
+        ("storage.k8s.io/v1", "VolumeAttachment") => {
+            reader::read::<storage::VolumeAttachment>(object)
         }
         ("apps/v1", "Deployment") => reader::read::<apps::Deployment>(object),
         ("apps/v1", "ReplicaSet") => reader::read::<apps::ReplicaSet>(object),

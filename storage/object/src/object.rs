@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::defaults::{DEFAULT_NAMESPACE, fill_in};
 use crate::error::ObjectError;
 use crate::object_type::ObjectType;
-use crate::payload::{OBJECT_BYTES_MAX, canonical, prune, set_resource_version};
+use crate::payload::{OBJECT_BYTES_MAX, canonical, prune, prune_cluster, set_resource_version};
 use crate::references::{Reference, references};
 use crate::shape;
 
@@ -59,7 +59,12 @@ pub fn identify(value: &Value) -> Result<(&'static ObjectType, ResourceKey), Obj
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
         })?;
-    let kind = kind.to_owned();
+    Ok((object_type, key_of(object_type, value)?))
+}
+
+/// Returns the key of the object of the type `object_type` in `value`, with the default namespace.
+fn key_of(object_type: &'static ObjectType, value: &Value) -> Result<ResourceKey, ObjectError> {
+    let kind = object_type.kind.to_owned();
     let metadata = &value["metadata"];
     let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) else {
         return Err(ObjectError::Nameless { kind });
@@ -75,10 +80,8 @@ pub fn identify(value: &Value) -> Result<(&'static ObjectType, ResourceKey), Obj
     if let Some(Err(source)) = namespace.map(check_dns1123_label) {
         return Err(ObjectError::Namespace { kind, name: name.to_owned(), source });
     }
-    match ResourceKey::new(namespace, object_type.name, name) {
-        Ok(key) => Ok((object_type, key)),
-        Err(source) => Err(ObjectError::Key { kind, source }),
-    }
+    ResourceKey::new(namespace, object_type.name, name)
+        .map_err(|source| ObjectError::Key { kind, source })
 }
 
 impl Object {
@@ -102,6 +105,22 @@ impl Object {
         let (object_type, key) = identify(value)?;
         fill_in(object_type, value);
         Self::extract(object_type, key, value)
+    }
+
+    /// Returns the object of the type `object_type` that a Kubernetes API sent. The API has checked it
+    /// and filled in the defaults, so its fields are not checked: a field that a newer API has stays.
+    /// `value` may lack `apiVersion` and `kind`, as the items of a list do. The payload has no
+    /// bookkeeping of the API's clients.
+    ///
+    /// # Errors
+    /// When the value has no name that makes a key, or is too large.
+    pub fn of_cluster(
+        object_type: &'static ObjectType,
+        mut value: Value,
+    ) -> Result<Self, ObjectError> {
+        let key = key_of(object_type, &value)?;
+        prune_cluster(object_type, &mut value);
+        Self::extract(object_type, key, &mut value)
     }
 
     /// Reduces `value` to its payload, and reads the head from it.
@@ -156,7 +175,7 @@ impl Object {
         &self.head.resource_version
     }
 
-    /// Returns the node of a Pod, or the name of a Node.
+    /// Returns the node of a Pod or VolumeAttachment, or the name of a Node.
     pub fn node(&self) -> Option<&NodeName> {
         self.head.node.as_ref()
     }
@@ -211,7 +230,7 @@ impl ObjectHead {
         &self.uid
     }
 
-    /// Returns the node of a Pod, or the name of a Node.
+    /// Returns the node of a Pod or VolumeAttachment, or the name of a Node.
     pub fn node(&self) -> Option<&NodeName> {
         self.node.as_ref()
     }
@@ -229,7 +248,7 @@ impl ObjectHead {
 
 fn node_of(object_type: &ObjectType, key: &ResourceKey, value: &Value) -> Option<NodeName> {
     match object_type.name {
-        "pod" => value["spec"]["nodeName"].as_str()?.parse().ok(),
+        "pod" | "volumeattachment" => value["spec"]["nodeName"].as_str()?.parse().ok(),
         "node" => key.name().parse().ok(),
         _ => None,
     }

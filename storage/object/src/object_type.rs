@@ -31,7 +31,7 @@ const fn replicated(
 }
 
 /// Every type, the replicated types first.
-pub static OBJECT_TYPES: [ObjectType; 12] = [
+pub static OBJECT_TYPES: [ObjectType; 13] = [
     replicated(["pod", "pods", "Pod", "v1"], true, &["po"]),
     replicated(["node", "nodes", "Node", "v1"], false, &["no"]),
     replicated(["configmap", "configmaps", "ConfigMap", "v1"], true, &["cm"]),
@@ -50,6 +50,11 @@ pub static OBJECT_TYPES: [ObjectType; 12] = [
         &["pvc"],
     ),
     replicated(["serviceaccount", "serviceaccounts", "ServiceAccount", "v1"], true, &["sa"]),
+    replicated(
+        ["volumeattachment", "volumeattachments", "VolumeAttachment", "storage.k8s.io/v1"],
+        false,
+        &[],
+    ),
     ObjectType {
         name: "lease",
         plural: "leases",
@@ -59,14 +64,16 @@ pub static OBJECT_TYPES: [ObjectType; 12] = [
         replicated: false,
         short_names: &[],
     },
+    // Of a cluster the log carries one, `kube-system`, whose UID is the identity of the cluster. A
+    // manifest of a namespace has no effect.
     ObjectType {
-        name: "volumeattachment",
-        plural: "volumeattachments",
-        kind: "VolumeAttachment",
-        api_version: "storage.k8s.io/v1",
+        name: "namespace",
+        plural: "namespaces",
+        kind: "Namespace",
+        api_version: "v1",
         namespaced: false,
         replicated: false,
-        short_names: &[],
+        short_names: &["ns"],
     },
 ];
 

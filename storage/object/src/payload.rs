@@ -1,10 +1,10 @@
 //! Payloads: the replicated part of an object, as canonical bytes.
 //!
-//! A payload omits `metadata.managedFields`, and the `status` of Pods and Nodes, except the pod
-//! conditions that the pod's readiness gates name: they are input of the node. It also omits
-//! `metadata.resourceVersion`, which travels beside it. So a report of an edge never returns to it as
-//! a change. The bytes are canonical (sorted keys, no white space), so that equal objects have equal
-//! hashes.
+//! A payload omits `metadata.managedFields`, and the `status` of Pods and Nodes, except what is input
+//! of the node: the pod conditions that the pod's readiness gates name, and the resource claims of the
+//! pod. It also omits `metadata.resourceVersion`, which travels beside it. So a report of an edge never
+//! returns to it as a change. The bytes are canonical (sorted keys, no white space), so that equal
+//! objects have equal hashes.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,29 @@ pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
 /// The field of `metadata` that is no part of a payload.
 const RESOURCE_VERSION: &str = "resourceVersion";
 
+/// The annotation in which `kubectl apply` keeps a copy of the object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The annotation with the time of the change that an EndpointSlice follows. It differs with each
+/// write of the slice, and only a measurement reads it.
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Makes `object`, as a Kubernetes API sent it, independent of the client that wrote it: removes the
+/// annotations that are about the write.
+pub(crate) fn prune_cluster(object_type: &ObjectType, object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    fields.insert("apiVersion".to_owned(), object_type.api_version.into());
+    fields.insert("kind".to_owned(), object_type.kind.into());
+    let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+        annotations.remove(TRIGGER_TIME);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+}
+
 /// Removes the fields of `object` that are not replicated.
 pub fn prune(object_type: &ObjectType, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -27,7 +50,7 @@ pub fn prune(object_type: &ObjectType, object: &mut Value) {
         metadata.remove(RESOURCE_VERSION);
     }
     let status = match object_type.name {
-        "pod" => gated_conditions(object),
+        "pod" => node_input(object),
         "node" => None,
         _ => return,
     };
@@ -70,7 +93,19 @@ pub fn with_resource_version(payload: &Bytes, version: &str) -> Bytes {
     }
 }
 
-/// The status of a pod with the conditions that its readiness gates name, if there are any.
+/// What of a pod's status is input of its node, if anything is: the conditions that its readiness gates
+/// name, and its resource claims.
+fn node_input(pod: &Value) -> Option<Value> {
+    let claims = pod.pointer("/status/resourceClaimStatuses").cloned();
+    let kept = Map::from_iter(
+        [("conditions", gated_conditions(pod)), ("resourceClaimStatuses", claims)]
+            .into_iter()
+            .filter_map(|(field, value)| Some((field.to_owned(), value?))),
+    );
+    (!kept.is_empty()).then_some(Value::Object(kept))
+}
+
+/// The conditions of a pod that its readiness gates name, if there are any.
 fn gated_conditions(pod: &Value) -> Option<Value> {
     let gates = pod.pointer("/spec/readinessGates")?.as_array()?;
     let is_gated = |condition: &&Value| {
@@ -80,10 +115,7 @@ fn gated_conditions(pod: &Value) -> Option<Value> {
     };
     let conditions = pod.pointer("/status/conditions")?.as_array()?;
     let kept: Vec<Value> = conditions.iter().filter(is_gated).cloned().collect();
-    if kept.is_empty() {
-        return None;
-    }
-    Some(Value::Object(Map::from_iter([("conditions".to_owned(), Value::Array(kept))])))
+    (!kept.is_empty()).then_some(Value::Array(kept))
 }
 
 /// Serializes with sorted keys, for both map types of `serde_json`.
@@ -139,6 +171,13 @@ mod tests {
             pruned("Pod", pod)["status"],
             json!({"conditions": [{"type": "lb-ready", "status": "True"}]})
         );
+    }
+
+    #[test]
+    fn the_resource_claims_of_a_pod_stay() {
+        let claims = json!([{"name": "gpu", "resourceClaimName": "web-gpu"}]);
+        let pod = json!({"status": {"phase": "Running", "resourceClaimStatuses": claims}});
+        assert_eq!(pruned("Pod", pod)["status"], json!({ "resourceClaimStatuses": claims }));
     }
 
     #[test]

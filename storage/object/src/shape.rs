@@ -6,6 +6,7 @@
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::api::storage::v1 as storage;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -34,6 +35,7 @@ pub(crate) fn check(
         "persistentvolume" => fits::<core::PersistentVolume>(object),
         "persistentvolumeclaim" => fits::<core::PersistentVolumeClaim>(object),
         "serviceaccount" => fits::<core::ServiceAccount>(object),
+        "volumeattachment" => fits::<storage::VolumeAttachment>(object),
         _ => Ok(()),
     };
     let Err((path, reason)) = outcome.and_then(|()| contents(object_type, object)) else {

@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -45,6 +45,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
         "headwater-controller",
         &["event", "follow", "log", "object", "owner", "proto", "store", "telemetry", "view"],
     ),
+    ("headwater-kubernetes", &["controller", "event", "object", "telemetry"]),
     (
         "headwater-edge",
         &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
@@ -83,7 +84,7 @@ const NATIVE: [&str; 3] = ["headwater-rocks", "headwater-embedded", "headwater-k
 
 /// Libraries that only one folder may name.
 const NAMED_ONCE: [(&str, &str); 3] =
-    [("rocksdb", "storage/rocks"), ("rdkafka", "storage/kafka"), ("kube", "services/controller")];
+    [("rocksdb", "storage/rocks"), ("rdkafka", "storage/kafka"), ("kube", "services/kubernetes")];
 
 /// The folder that may name them too: it measures our use of a library against the bare library.
 const MEASURES_THE_BARE: &str = "loadtest/bench";

@@ -6,6 +6,7 @@ use clap::Args;
 use headwater_settings::Flags;
 
 use super::kafka::KafkaArgs;
+use super::kubernetes::KubernetesArgs;
 use super::run::RunArgs;
 use super::tls::TlsArgs;
 
@@ -31,6 +32,8 @@ pub struct Controller {
     /// Receive objects as JSON lines on this unix socket, which the controller creates
     #[arg(long, value_name = "SOCKET")]
     pub objects: Option<PathBuf>,
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
     /// The nodes besides those that the objects name: their number (named node-1, node-2, ...), or
     /// their names, comma-separated
     #[arg(long, value_name = "N|NAME,...")]
@@ -83,7 +86,7 @@ impl Controller {
     /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         self.tls
-            .flags(self.process.flags().all(self.kafka.given()))
+            .flags(self.process.flags().all(self.kafka.given()).all(self.kubernetes.given()))
             .with("listen", self.listen.as_ref())
             .with("advertise", self.advertise.as_ref())
             .with("manifests", self.manifests.as_ref())

@@ -400,3 +400,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_object_of_a_source_that_sends_what_is_used_goes_with_its_last_use() {
+    let mut interest = Interest::new();
+    interest.forget_unused();
+    assert_eq!(text(&interest.apply(secret("s"))), [""; 0], "no stream names it");
+    assert_eq!(interest.objects_count(), 0);
+    interest.apply(pod("p", "a", &["s"]));
+    interest.apply(pod("q", "b", &["s"]));
+    let missing: Vec<String> = interest.missing().map(ToString::to_string).collect();
+    assert!(missing.contains(&"d/secret/s".to_owned()), "{missing:?}");
+    assert_eq!(text(&interest.apply(secret("s"))), ["node/a d/secret/s", "node/b d/secret/s"]);
+    remove(&mut interest, &pod("p", "a", &["s"]));
+    assert!(interest.object(secret("s").key()).is_some(), "another node names it");
+    let removed = remove(&mut interest, &pod("q", "b", &["s"]));
+    assert!(removed.contains(&"node/b d/secret/s".to_owned()), "{removed:?}");
+    assert_eq!(interest.objects_count(), 0);
+    assert_eq!(wanted(&interest, "node/b"), [""; 0]);
+    interest.apply(object("Service", "web", json!({})));
+    assert_eq!(wanted(&interest, "cluster"), ["d/service/web"], "shared objects stay");
+}
+
+#[test]
+fn a_volume_attachment_is_for_the_node_in_its_spec() {
+    let attachment = json!({"spec": {
+        "attacher": "csi.example", "nodeName": "a", "source": {"persistentVolumeName": "v"},
+    }});
+    let mut value = attachment;
+    for (field, content) in [
+        ("apiVersion", json!("storage.k8s.io/v1")),
+        ("kind", json!("VolumeAttachment")),
+        ("metadata", json!({"name": "csi-1", "uid": "u"})),
+    ] {
+        value[field] = content;
+    }
+    let mut interest = Interest::new();
+    interest.apply(Object::from_value(value).expect("a valid object"));
+    assert_eq!(wanted(&interest, "node/a"), ["null/volumeattachment/csi-1"]);
+}

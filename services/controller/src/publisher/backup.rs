@@ -213,4 +213,11 @@ impl PublishedReader for PublishedFold {
         }
         Ok(())
     }
+
+    fn find(&self, key: &ResourceKey) -> Result<Option<PublishedObject>, EngineError> {
+        let positions = StreamReader::new(&*self.0).streams()?;
+        let streams: Vec<StreamId> =
+            positions.into_iter().map(|position| position.stream).collect();
+        published_in(&*self.0, key, &streams)
+    }
 }

@@ -54,6 +54,14 @@ pub trait PublishedReader: Send + Sync {
         &self,
         each: &mut dyn FnMut(ResourceKey, PublishedObject) -> ControlFlow<()>,
     ) -> Result<(), EngineError>;
+
+    /// The object at `key`, as the first stream has it that does.
+    ///
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn find(&self, key: &ResourceKey) -> Result<Option<PublishedObject>, EngineError>;
 }
 
 /// Published objects, to be looked up by their keys.
@@ -130,5 +138,9 @@ impl PublishedReader for BTreeMap<ResourceKey, PublishedObject> {
     ) -> Result<(), EngineError> {
         let _ = self.iter().try_for_each(|(key, object)| each(key.clone(), object.clone()));
         Ok(())
+    }
+
+    fn find(&self, key: &ResourceKey) -> Result<Option<PublishedObject>, EngineError> {
+        Ok(Self::get(self, key).cloned())
     }
 }

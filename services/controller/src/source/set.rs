@@ -59,6 +59,11 @@ impl SourceSet {
         self.sources.iter().any(|source| source.wants_removals())
     }
 
+    /// Whether an object may be forgotten with its last use, because its source sends it again.
+    pub(crate) fn sends_only_used(&self) -> bool {
+        !self.sources.is_empty() && self.sources.iter().all(|source| source.sends_only_used())
+    }
+
     /// How many sources decide by what is published.
     pub(crate) fn deciding(&self) -> usize {
         self.sources.iter().filter(|source| source.decides_by_published()).count()

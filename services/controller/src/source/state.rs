@@ -153,17 +153,23 @@ impl SourceStateSender {
     /// Sets the state of the whole source to failed by `error`, to be tried again after `wait`. A
     /// source that failed before keeps its time.
     pub(crate) fn fail_for_now(&self, error: &SourceError, wait: Duration) {
+        self.fail_for("", error_chain(error), wait);
+    }
+
+    /// Sets the state of `part` to failed, to be tried again after `wait`. A part that failed before
+    /// keeps its time.
+    pub fn fail_for(&self, part: &str, cause: String, wait: Duration) {
         let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        self.fail("", error_chain(error), Some((self.clock)().saturating_add(wait_ms)));
+        self.fail(part, cause, Some((self.clock)().saturating_add(wait_ms)));
     }
 
     /// Counts a failure of the source, which stopped or tries again.
-    pub(crate) fn count_failure(&self, error: &SourceError) {
+    pub fn count_failure(&self, error: &SourceError) {
         self.metrics.source_failed(error);
     }
 
-    /// Sets the troubles of the documents of this source to those among `notices`.
-    pub(crate) fn set_documents<'n>(&self, notices: impl Iterator<Item = &'n Notice>) {
+    /// Sets the troubles of the documents, or objects, of this source to those among `notices`.
+    pub fn set_documents<'n>(&self, notices: impl Iterator<Item = &'n Notice>) {
         let troubles = DocumentTroubles::of(notices);
         self.states.send_if_modified(|states| {
             if states.documents.get(&self.source) == Some(&troubles) {

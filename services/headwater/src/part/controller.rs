@@ -17,6 +17,7 @@ use headwater_controller::{
 };
 use headwater_event::NodeName;
 use headwater_identity::Acceptor;
+use headwater_kubernetes::KubernetesSource;
 use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
@@ -100,21 +101,25 @@ impl Part for ControllerPart {
         let published = open(dependencies, "published")?;
         let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
+        let kubernetes = kubernetes(&settings).await?;
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
             upstream: logs.upstream.clone(),
             published: published.clone(),
             picture: open(dependencies, "picture")?,
-            sources: sources(
-                SourceSettings {
-                    manifests: settings.manifests.as_deref(),
-                    objects: settings.objects.as_deref(),
-                    allow_empty: settings.allow_empty,
-                    strict: settings.strict,
-                },
-                &nodes_seen,
-            ),
+            sources: match kubernetes {
+                Some(source) => vec![Box::new(source)],
+                None => sources(
+                    SourceSettings {
+                        manifests: settings.manifests.as_deref(),
+                        objects: settings.objects.as_deref(),
+                        allow_empty: settings.allow_empty,
+                        strict: settings.strict,
+                    },
+                    &nodes_seen,
+                ),
+            },
             sink: Box::new(PodRemoval),
             nodes,
             address: lane.as_ref().map(|lane| lane.address.clone()),
@@ -248,6 +253,15 @@ pub(crate) fn troubles(
         let publishing = progress.borrow().trouble.clone();
         publishing.into_iter().chain(source_states.borrow().troubles()).collect()
     }
+}
+
+/// The source of a controller that follows a Kubernetes API. The API is looked at once, so that wrong
+/// credentials and a server that is too old end the start.
+async fn kubernetes(settings: &ControllerSettings) -> Result<Option<KubernetesSource>, Failure> {
+    let Some(access) = settings.kubernetes.access() else { return Ok(None) };
+    let source = KubernetesSource::new(access.connect().await?, settings.kubernetes.source());
+    source.check().await?;
+    Ok(Some(source))
 }
 
 /// Where objects come from.

@@ -16,6 +16,7 @@ use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 use super::check_kafka_is_named;
+use super::kubernetes::Kubernetes;
 use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
 use crate::tls::Tls;
@@ -63,6 +64,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) share_objects: bool,
     /// Which nodes get the stream `cluster`.
     pub(crate) cluster_stream: ClusterStream,
+    /// The settings of a Kubernetes API.
+    pub(crate) kubernetes: Kubernetes,
     /// The settings of Kafka.
     pub(crate) kafka: Kafka,
     /// The data directory.
@@ -95,6 +98,7 @@ impl Default for ControllerSettings {
             source_loss_max: timings.source_loss_max,
             share_objects: true,
             cluster_stream: ClusterStream::Auto,
+            kubernetes: Kubernetes::default(),
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -106,8 +110,11 @@ impl Default for ControllerSettings {
 
 impl Settings for ControllerSettings {
     fn check(&self) -> Result<(), InvalidSetting> {
-        if self.manifests.is_none() && self.objects.is_none() {
-            let what = "set a source of objects: --manifests DIR, --objects SOCKET, or both";
+        let has_own = self.manifests.is_some() || self.objects.is_some();
+        self.kubernetes.check(has_own)?;
+        if !has_own && self.kubernetes.access().is_none() {
+            let what = "set a source of objects: --manifests DIR, --objects SOCKET, or both; or a \
+                        Kubernetes API: --kubeconfig FILE or --in-cluster";
             return Err(InvalidSetting::new("manifests", what));
         }
         if !self.nodes.is_empty() {
@@ -144,6 +151,9 @@ impl PartSettings for ControllerSettings {
 
     fn check_files(&self) -> Result<(), String> {
         self.manifests.as_deref().map_or(Ok(()), manifests_are_there)?;
+        if let Some(access) = self.kubernetes.access() {
+            access.check().map_err(|error| error_chain(&error))?;
+        }
         if self.listen.is_some() {
             self.tls().acceptor().map_err(|error| error_chain(&error))?;
         }

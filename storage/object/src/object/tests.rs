@@ -178,3 +178,47 @@ proptest! {
         let _ = Object::from_json(&bytes);
     }
 }
+
+#[test]
+fn an_object_of_a_cluster_keeps_unknown_fields_and_has_no_trace_of_the_write() {
+    let pod = |version: &str, phase: &str| {
+        json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": version,
+                "managedFields": [{"manager": "kubectl", "time": version}],
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": version},
+            },
+            "spec": {"nodeName": "gw-1", "fieldOfTomorrow": {"a": 1}, "containers": []},
+            "status": {"phase": phase},
+        })
+    };
+    let pod_type = ObjectType::of("v1", "Pod").expect("known");
+    let at = |version, phase| Object::of_cluster(pod_type, pod(version, phase)).expect("an object");
+    let (first, second) = (at("7", "Pending"), at("8", "Running"));
+    assert_eq!(first.payload(), second.payload(), "a write of the status changes nothing");
+    assert_eq!((first.resource_version(), second.resource_version()), ("7", "8"));
+    assert_eq!(first.key().as_str(), "shop/pod/web");
+    assert_eq!(first.node().map(|node| node.as_str()), Some("gw-1"));
+    assert_eq!(
+        first.value(),
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u-1"},
+            "spec": {"nodeName": "gw-1", "fieldOfTomorrow": {"a": 1}, "containers": []},
+        })
+    );
+}
+
+#[test]
+fn a_volume_attachment_belongs_to_the_node_in_its_spec_with_its_status() {
+    let attachment = json!({
+        "metadata": {"name": "csi-1", "uid": "u-1", "resourceVersion": "3"},
+        "spec": {"attacher": "csi.example", "nodeName": "gw-1", "source": {}},
+        "status": {"attached": true},
+    });
+    let attachment_type = ObjectType::named("volumeattachments").expect("known");
+    let object = Object::of_cluster(attachment_type, attachment).expect("an object");
+    assert_eq!(object.key().as_str(), "null/volumeattachment/csi-1");
+    assert_eq!(object.node().map(|node| node.as_str()), Some("gw-1"));
+    assert_eq!(object.value()["status"]["attached"], true);
+}

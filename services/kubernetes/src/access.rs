@@ -1,0 +1,274 @@
+//! The way to the API: a kubeconfig or the service account of a pod, and the client made of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::{BoxError, ServiceBuilder};
+
+/// How the API is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By a kubeconfig.
+    Kubeconfig {
+        /// The file.
+        file: PathBuf,
+        /// The context; `None`: the current one of the file.
+        context: Option<String>,
+    },
+    /// By the service account of the pod that this process runs in.
+    InCluster,
+}
+
+/// A client, and the address of its server.
+#[derive(Clone)]
+pub struct Connection {
+    pub(crate) client: Client,
+    pub(crate) server: String,
+}
+
+/// Why there is no way to the API.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The kubeconfig cannot be read.
+    #[error("the kubeconfig {file} cannot be read; name a file that this process may read")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The kubeconfig has no such context.
+    #[error("the kubeconfig {file} has no context {context:?}; it has {known}")]
+    NoContext {
+        /// The file.
+        file: PathBuf,
+        /// The context.
+        context: String,
+        /// The contexts that there are.
+        known: String,
+    },
+    /// The kubeconfig names no current context.
+    #[error(
+        "the kubeconfig {file} has no current context; name one: --context NAME (it has {known})"
+    )]
+    NoCurrentContext {
+        /// The file.
+        file: PathBuf,
+        /// The contexts that there are.
+        known: String,
+    },
+    /// The kubeconfig is wrong in another way.
+    #[error("the kubeconfig {file} cannot be used; correct it")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: Box<KubeconfigError>,
+    },
+    /// This process runs in no pod of a cluster, or its pod has no service account.
+    #[error(
+        "there is no access to the API from inside a cluster; start the controller in a pod with a \
+         service account whose token is mounted, or name a kubeconfig: --kubeconfig FILE"
+    )]
+    NotInCluster(#[source] Box<InClusterError>),
+    /// The credentials of the kubeconfig cannot be used, or its exec plugin fails.
+    #[error("there is no client for the API server at {server}; check the user of {origin}")]
+    Client {
+        /// The address of the server.
+        server: String,
+        /// Where the credentials are from.
+        origin: String,
+        /// The cause.
+        source: Box<kube::Error>,
+    },
+    /// The API server cannot be used, and only a person can change that.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// How long a connection may take to open.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often an idle connection is probed, so that one to a machine that is gone is closed.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+impl Access {
+    /// Checks the kubeconfig. No connection is opened, no plugin is run.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    pub fn check(&self) -> Result<(), AccessError> {
+        match self {
+            Self::Kubeconfig { file, context } => {
+                let kubeconfig = read(file)?;
+                chosen_context(&kubeconfig, file, context.as_deref()).map(drop)
+            }
+            Self::InCluster => Config::incluster().map(drop).map_err(not_in_cluster),
+        }
+    }
+
+    /// Makes a client. Runs the exec plugin of the kubeconfig, if it has one; opens no connection.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    pub async fn connect(&self) -> Result<Connection, AccessError> {
+        let (config, origin) = match self {
+            Self::Kubeconfig { file, context } => {
+                let kubeconfig = read(file)?;
+                let context = chosen_context(&kubeconfig, file, context.as_deref())?;
+                let options =
+                    KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+                    .await
+                    .map_err(|error| malformed(file, error))?;
+                (config, file.display().to_string())
+            }
+            Self::InCluster => {
+                let config = Config::incluster().map_err(not_in_cluster)?;
+                (config, "the pod's service account".to_owned())
+            }
+        };
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let client = client(config).map_err(|error| AccessError::Client {
+            server: server.clone(),
+            origin,
+            source: Box::new(error),
+        })?;
+        Ok(Connection { client, server })
+    }
+}
+
+/// Makes the client of a configuration. Not the client that kube makes by itself: that one repeats
+/// failed requests up to 15 times, for minutes, and holds small requests back (Nagle's algorithm).
+fn client(mut config: Config) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // The client of kube refuses a proxy by name.
+        config.default_retry = false;
+        return Client::try_from(config);
+    }
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(KEEPALIVE_INTERVAL));
+    connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+fn read(file: &Path) -> Result<Kubeconfig, AccessError> {
+    Kubeconfig::read_from(file).map_err(|error| match error {
+        KubeconfigError::ReadConfig(source, _) => {
+            AccessError::Unreadable { file: file.to_owned(), source }
+        }
+        error => malformed(file, error),
+    })
+}
+
+/// The context to use: the given one, else the current one.
+fn chosen_context(
+    kubeconfig: &Kubeconfig,
+    file: &Path,
+    context: Option<&str>,
+) -> Result<String, AccessError> {
+    let names: Vec<&str> = kubeconfig.contexts.iter().map(|one| one.name.as_str()).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let file = file.to_owned();
+    let current = kubeconfig.current_context.as_deref().filter(|current| !current.is_empty());
+    let Some(context) = context.or(current) else {
+        return Err(AccessError::NoCurrentContext { file, known });
+    };
+    if !names.contains(&context) {
+        return Err(AccessError::NoContext { file, context: context.to_owned(), known });
+    }
+    Ok(context.to_owned())
+}
+
+fn malformed(file: &Path, error: KubeconfigError) -> AccessError {
+    AccessError::Malformed { file: file.to_owned(), source: Box::new(error) }
+}
+
+fn not_in_cluster(error: InClusterError) -> AccessError {
+    AccessError::NotInCluster(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_telemetry::error_chain;
+
+    use super::*;
+
+    const KUBECONFIG: &str = r#"
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
+contexts:
+- {name: here, context: {cluster: c, user: u}}
+- {name: plugin, context: {cluster: c, user: p}}
+users:
+- {name: u, user: {token: secret}}
+- {name: p, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: "false",
+     interactiveMode: Never}}}
+"#;
+
+    fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, text).expect("written");
+        (folder, file)
+    }
+
+    fn refused(file: &Path, context: Option<&str>) -> String {
+        let context = context.map(ToOwned::to_owned);
+        let access = Access::Kubeconfig { file: file.to_owned(), context };
+        error_chain(&access.check().expect_err("it cannot be used"))
+    }
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_used_is_named_with_the_reason() {
+        let (folder, file) = written(KUBECONFIG);
+        let access = Access::Kubeconfig { file: file.clone(), context: None };
+        access.check().expect("it can be used");
+        let text = refused(&file, Some("there"));
+        assert!(text.contains("has no context \"there\"; it has here, plugin"), "{text}");
+        let text = refused(&folder.path().join("none"), None);
+        assert!(text.contains("none cannot be read") && text.contains("No such file"), "{text}");
+        let (_folder, file) = written("clusters: 7");
+        let text = refused(&file, None);
+        assert!(text.contains("cannot be used; correct it: "), "{text}");
+        let (_folder, file) = written("apiVersion: v1\nkind: Config\n");
+        let text = refused(&file, None);
+        assert!(text.contains("has no current context"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_exec_plugin_that_fails_is_named() {
+        let (_folder, file) = written(KUBECONFIG);
+        let context = Some("plugin".to_owned());
+        let access = Access::Kubeconfig { file, context };
+        let Err(error) = access.connect().await else { panic!("the plugin fails") };
+        let text = error_chain(&error);
+        assert!(text.contains("https://127.0.0.1:6443; check the user of "), "{text}");
+        assert!(text.contains("'\"false\"'") || text.contains("false"), "{text}");
+    }
+
+    #[test]
+    fn outside_of_a_cluster_there_is_no_service_account() {
+        let text = error_chain(&Access::InCluster.check().expect_err("no pod"));
+        assert!(text.contains("--kubeconfig FILE"), "{text}");
+    }
+}

@@ -1,0 +1,233 @@
+//! The requests of one kind's [`Reflector`], and what comes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::core::WatchEvent;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::access::Connection;
+use crate::failure::{FailureKind, RequestError, send};
+use crate::kind::Kind;
+use crate::raw_object::RawObject;
+use crate::reflector::{Event, NextRequest, Reflector, Step};
+use crate::request::{self, Page, Selection, WATCH_SECONDS};
+use crate::server::look;
+
+/// How long a page may take, and the start of a watch.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a watch may be silent: its length, after which the server ends it, and the time that the end
+/// takes. A connection to a frozen server is noticed then.
+const SILENCE_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 4);
+
+/// The pauses after failures, doubled from the first to the last. The last one is short, because
+/// after it everything is to be right within 5 s.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The pause after a refusal, which lasts until a person acts.
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
+
+/// A watch that ends sooner by itself is followed by a pause of that length.
+const WATCH_MIN: Duration = Duration::from_secs(1);
+
+/// A message of a kind.
+#[derive(Debug)]
+pub(crate) struct KindMessage {
+    pub(crate) kind: Kind,
+    pub(crate) news: KindNews,
+}
+
+/// What happened to a kind.
+#[derive(Debug)]
+pub(crate) enum KindNews {
+    /// Its list or its watch says this.
+    Step(Step),
+    /// Its watch is open.
+    Open,
+    /// A request failed.
+    Failed {
+        /// Why, in words.
+        cause: String,
+        /// Whether that lasts until a person acts.
+        is_refused: bool,
+        /// When the request is repeated.
+        pause: Duration,
+    },
+    /// A server of another cluster answers.
+    OtherCluster {
+        /// Its identity.
+        found: String,
+    },
+}
+
+/// The list and the watch of a kind.
+pub(crate) struct KindWatch {
+    pub(crate) connection: Connection,
+    pub(crate) kind: Kind,
+    pub(crate) selection: Selection,
+    /// The identity of the cluster.
+    pub(crate) cluster: Arc<str>,
+    pub(crate) messages: mpsc::Sender<KindMessage>,
+    /// Changes when everything is to be listed anew.
+    pub(crate) relists: watch::Receiver<u64>,
+}
+
+/// The receiver of the messages is gone: the source ends.
+struct Ended;
+
+/// Why a turn did not succeed.
+enum Setback {
+    Ended,
+    Failed(RequestError),
+}
+
+impl From<RequestError> for Setback {
+    fn from(error: RequestError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Ended> for Setback {
+    fn from(_: Ended) -> Self {
+        Self::Ended
+    }
+}
+
+impl KindWatch {
+    /// Lists and watches until the receiver of the messages is gone.
+    pub(crate) async fn run(mut self) {
+        let mut reflector = Reflector::new();
+        let mut relists = self.relists.clone();
+        let mut pause = PAUSE_MIN;
+        loop {
+            let turn = tokio::select! {
+                biased;
+                Ok(()) = relists.changed() => {
+                    reflector.relist();
+                    continue;
+                }
+                turn = self.turn(&mut reflector) => turn,
+            };
+            match turn {
+                Ok(()) => pause = PAUSE_MIN,
+                Err(Setback::Ended) => return,
+                Err(Setback::Failed(error)) => {
+                    if self.fail(&mut reflector, &error, pause).await.is_err() {
+                        return;
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Sends the next request of the reflector, and takes its answer.
+    async fn turn(&mut self, reflector: &mut Reflector) -> Result<(), Setback> {
+        match reflector.next().clone() {
+            NextRequest::Page { token } => self.page(reflector, token.as_deref()).await,
+            NextRequest::Watch { version } => self.watch(reflector, &version).await,
+        }
+    }
+
+    async fn page(
+        &mut self,
+        reflector: &mut Reflector,
+        token: Option<&str>,
+    ) -> Result<(), Setback> {
+        if reflector.begins_again() && !self.is_same_cluster().await? {
+            return Err(Setback::Ended);
+        }
+        let request =
+            request::page(self.kind, &self.selection, token).map_err(RequestError::from)?;
+        let answer = timeout(ANSWER_WITHIN, send::<Page>(&self.connection.client, request)).await;
+        let (metadata, items) = answer.map_err(|_| RequestError::Silent(ANSWER_WITHIN))??.items();
+        for step in reflector.take_page(metadata, items).map_err(RequestError::from)? {
+            self.say(KindNews::Step(step)).await?;
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self, reflector: &mut Reflector, version: &str) -> Result<(), Setback> {
+        let began = Instant::now();
+        let request =
+            request::watch(self.kind, &self.selection, version).map_err(RequestError::from)?;
+        let opening = self.connection.client.request_events::<RawObject>(request);
+        let events = timeout(ANSWER_WITHIN, opening).await;
+        let events = events.map_err(|_| RequestError::Silent(ANSWER_WITHIN))?;
+        let events = events.map_err(RequestError::from)?;
+        let mut events = std::pin::pin!(events);
+        self.say(KindNews::Open).await?;
+        loop {
+            let next = timeout(SILENCE_MAX, events.try_next()).await;
+            let next = next.map_err(|_| RequestError::Silent(SILENCE_MAX))?;
+            let event = match next.map_err(RequestError::from)? {
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    Event::Changed(object)
+                }
+                Some(WatchEvent::Deleted(object)) => Event::Deleted(object),
+                Some(WatchEvent::Bookmark(bookmark)) => {
+                    Event::Bookmark { version: bookmark.metadata.resource_version }
+                }
+                Some(WatchEvent::Error(status)) => {
+                    let (code, message) = (status.code, status.message);
+                    return Err(RequestError::Ended { code, message }.into());
+                }
+                None => break,
+            };
+            if let Some(step) = reflector.take_event(event).map_err(RequestError::from)? {
+                self.say(KindNews::Step(step)).await?;
+            }
+        }
+        if began.elapsed() < WATCH_MIN {
+            sleep(WATCH_MIN).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the server is still one of the same cluster. Before a list is believed that may remove
+    /// objects, this is certain.
+    async fn is_same_cluster(&self) -> Result<bool, Setback> {
+        let found = look(&self.connection.client).await?.cluster;
+        if *found == *self.cluster {
+            return Ok(true);
+        }
+        self.say(KindNews::OtherCluster { found }).await?;
+        Ok(false)
+    }
+
+    /// Reports a failure and pauses.
+    async fn fail(
+        &self,
+        reflector: &mut Reflector,
+        error: &RequestError,
+        pause: Duration,
+    ) -> Result<(), Ended> {
+        let pause = match error.kind() {
+            FailureKind::Expired => {
+                // The usual end of a long absence, and no failure.
+                let kind = self.kind.plural();
+                tracing::info!(kind, "the API server has no history that far back: list again");
+                reflector.relist();
+                pause
+            }
+            kind => {
+                let is_refused = kind == FailureKind::Refused;
+                let pause = if is_refused { REFUSED_PAUSE } else { pause };
+                let cause = error.describe(&self.connection.server);
+                self.say(KindNews::Failed { cause, is_refused, pause }).await?;
+                pause
+            }
+        };
+        sleep(pause).await;
+        Ok(())
+    }
+
+    /// Sends a message, and waits while the source is busy.
+    async fn say(&self, news: KindNews) -> Result<(), Ended> {
+        self.messages.send(KindMessage { kind: self.kind, news }).await.map_err(|_| Ended)
+    }
+}

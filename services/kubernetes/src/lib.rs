@@ -1,0 +1,50 @@
+//! A Kubernetes API as a source of objects for the controller.
+//!
+//! ```text
+//!            Reflector          ClusterObjects
+//! API ──► list and watch ──► what the edges need ──► events of the source ──► controller
+//!            (per kind)              ▲                                            │
+//!                                    └──────── what the streams name (Wanted) ◄───┘
+//! ```
+//!
+//! The decisions are pure: [`reflector`] which request comes next and what a page or an event means,
+//! [`cluster_objects`] what of it the controller gets. The rest sends requests and forwards answers.
+//! This crate alone names `kube`, of which it uses kubeconfigs, authentication, TLS and requests.
+//!
+//! Every kind is listed in pages and then watched. The source lists once, as a source must: when a
+//! kind loses its place in the history of the API, it is listed again here, and the controller gets the
+//! differences. Half a list removes nothing.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `access` | the way to the API: kubeconfig, service account, client |
+//! | `kind` | the kinds that are watched, and what of them goes where |
+//! | `raw_object` | an object as the API sends it |
+//! | `request` | the requests: pages of a list, watches, single objects |
+//! | `reflector` | the list and the watch of a kind, as a state machine |
+//! | `kind_watch` | the requests of a reflector |
+//! | `kind_objects` | the objects of a kind that the controller has |
+//! | `cluster_objects` | which objects the controller gets, over all kinds |
+//! | `fetches` | objects that are requested by themselves, and what a watch says meanwhile |
+//! | `server` | which cluster answers, its version, and whether its history went back |
+//! | `failure` | failed requests, in words |
+//! | `settings` | which objects the source takes |
+//! | `source` | the source |
+
+mod access;
+mod cluster_objects;
+mod failure;
+mod fetches;
+mod kind;
+mod kind_objects;
+mod kind_watch;
+mod raw_object;
+mod reflector;
+mod request;
+mod server;
+mod settings;
+mod source;
+
+pub use self::access::{Access, AccessError, Connection};
+pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
+pub use self::source::KubernetesSource;

@@ -1,0 +1,192 @@
+//! The API server: its version, which cluster it belongs to, and whether its history went back.
+//!
+//! A server that was restored from a backup continues at an earlier version. A watch from a later
+//! version stays silent there until the server has caught up, and misses what happens until then
+//! (kubernetes#107457). So the version is looked at once in a while.
+
+use std::time::Duration;
+
+use headwater_event::ResourceKey;
+use kube::Client;
+use tokio::time::timeout;
+
+use crate::failure::{RequestError, send};
+use crate::kind::{IDENTITY_NAMESPACE, Kind};
+use crate::request::{Page, Selection, list};
+
+/// The oldest version of Kubernetes that Headwater works with, 1.33.
+const OLDEST: (u32, u32) = (1, 33);
+
+/// How long a look at the server may take.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often the server is looked at.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The server, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerLook {
+    /// The identity of its cluster: the UID of the namespace `kube-system`.
+    pub(crate) cluster: String,
+    /// The version of its data, where that is a number.
+    pub(crate) order: Option<u64>,
+}
+
+/// Why an API is not followed, whatever happens. No object was removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ServerRefusal {
+    /// The server is too old.
+    #[error(
+        "the API server at {server} has version {version}; Headwater needs Kubernetes {}.{} or later: \
+         upgrade the cluster",
+        OLDEST.0, OLDEST.1
+    )]
+    TooOld {
+        /// Its address.
+        server: String,
+        /// Its version.
+        version: String,
+    },
+    /// It is another cluster.
+    #[error(
+        "the API server at {server} belongs to another cluster than the objects in the log: its \
+         namespace kube-system has the UID {found}, that of the log has {expected}. No object was \
+         removed. Correct the kubeconfig; or, to replace all objects in the log by those of this \
+         cluster, start the controller with --allow-other-cluster"
+    )]
+    OtherCluster {
+        /// Its address.
+        server: String,
+        /// Its UID.
+        found: String,
+        /// The UID in the log.
+        expected: String,
+    },
+}
+
+/// What a look means after the looks before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The history continues.
+    Continues,
+    /// The history went back: everything is to be listed anew.
+    WentBack,
+    /// It is another cluster.
+    OtherCluster,
+}
+
+/// The looks so far.
+#[derive(Debug)]
+pub(crate) struct ServerHistory {
+    cluster: String,
+    highest: Option<u64>,
+}
+
+impl ServerHistory {
+    /// A history that begins with `look`.
+    pub(crate) fn new(look: &ServerLook) -> Self {
+        Self { cluster: look.cluster.clone(), highest: look.order }
+    }
+
+    /// The identity of the cluster.
+    pub(crate) fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Notes the version of an event.
+    pub(crate) fn note(&mut self, order: Option<u64>) {
+        self.highest = self.highest.max(order);
+    }
+
+    /// Takes a look.
+    pub(crate) fn take(&mut self, look: &ServerLook) -> Verdict {
+        if look.cluster != self.cluster {
+            return Verdict::OtherCluster;
+        }
+        let went_back = look.order.zip(self.highest).is_some_and(|(now, before)| now < before);
+        self.highest = look.order;
+        if went_back { Verdict::WentBack } else { Verdict::Continues }
+    }
+}
+
+/// The key of the namespace whose UID is the identity of a cluster.
+pub(crate) fn identity_key() -> ResourceKey {
+    ResourceKey::new(None, Kind::Namespace.name(), IDENTITY_NAMESPACE)
+        .expect("both are fixed and make a key")
+}
+
+/// Looks at the server.
+pub(crate) async fn look(client: &Client) -> Result<ServerLook, RequestError> {
+    timeout(LOOK_WITHIN, look_at(client)).await.unwrap_or(Err(RequestError::Silent(LOOK_WITHIN)))
+}
+
+async fn look_at(client: &Client) -> Result<ServerLook, RequestError> {
+    let selection = Selection::with_field("metadata.name", IDENTITY_NAMESPACE);
+    let page: Page = send(client, list(Kind::Namespace, &selection)?).await?;
+    let (metadata, items) = page.items();
+    let Some(namespace) = items.first().filter(|namespace| !namespace.uid().is_empty()) else {
+        return Err(RequestError::NoIdentity);
+    };
+    let order = metadata.resource_version.parse().ok();
+    Ok(ServerLook { cluster: namespace.uid().to_owned(), order })
+}
+
+/// Checks the version of the server.
+///
+/// # Errors
+/// The request failed; or, inside, the server is too old.
+pub(crate) async fn check_version(
+    client: &Client,
+    server: &str,
+) -> Result<Result<(), ServerRefusal>, RequestError> {
+    let asked = timeout(LOOK_WITHIN, client.apiserver_version());
+    let info = asked.await.map_err(|_| RequestError::Silent(LOOK_WITHIN))??;
+    Ok(if is_old(&info.major, &info.minor) {
+        Err(ServerRefusal::TooOld { server: server.to_owned(), version: info.git_version })
+    } else {
+        Ok(())
+    })
+}
+
+/// Whether a version is older than [`OLDEST`]. A version that is no number is not.
+fn is_old(major: &str, minor: &str) -> bool {
+    // Some clouds write 33+.
+    let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
+    number(major).zip(number(minor)).is_some_and(|version| version < OLDEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(cluster: &str, order: u64) -> ServerLook {
+        ServerLook { cluster: cluster.into(), order: Some(order) }
+    }
+
+    #[test]
+    fn a_history_that_went_back_is_noticed_once() {
+        let mut history = ServerHistory::new(&at("a", 100));
+        assert_eq!(history.take(&at("a", 100)), Verdict::Continues);
+        assert_eq!(history.take(&at("a", 140)), Verdict::Continues);
+        assert_eq!(history.take(&at("a", 120)), Verdict::WentBack);
+        assert_eq!(history.take(&at("a", 121)), Verdict::Continues);
+        history.note(Some(300));
+        history.note(None);
+        assert_eq!(history.take(&at("a", 299)), Verdict::WentBack);
+        assert_eq!(history.take(&at("b", 500)), Verdict::OtherCluster);
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (major, minor, old) in [
+            ("1", "32", true),
+            ("1", "33", false),
+            ("1", "9+", true),
+            ("1", "36+", false),
+            ("2", "0", false),
+            ("", "x", false),
+        ] {
+            assert_eq!(is_old(major, minor), old, "{major}.{minor}");
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! The source: it runs the watches and the requests, and sends the controller what follows from them.
+//!
+//! ```text
+//! look at the server ──► list in waves ──► complete? ──► InitDone ──► follow
+//! (until it answers)     (per kind)        (nothing on its way)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_controller::{
+    Cause, Notice, NoticeKind, PublishedReader, Source, SourceContext, SourceError, SourceEvent,
+    SourceKind, SourceState, Wanted,
+};
+use headwater_object::Object;
+use headwater_store::EngineError;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
+
+use crate::access::{AccessError, Connection};
+use crate::cluster_objects::{Change, ClusterObjects, Fetched};
+use crate::failure::{FailureKind, RequestError, send};
+use crate::fetches::Fetch;
+use crate::kind::Kind;
+use crate::kind_watch::{KindMessage, KindNews, KindWatch};
+use crate::reflector::Step;
+use crate::request::{self, Page, Selection};
+use crate::server::{
+    LOOK_INTERVAL, ServerHistory, ServerLook, ServerRefusal, Verdict, check_version, identity_key,
+    look,
+};
+use crate::settings::KubernetesSettings;
+
+/// The messages of watches that may wait: enough to hide a page, few beside the objects held.
+const MESSAGES_MAX: usize = 64;
+
+/// How long a request for objects may take.
+const FETCH_WITHIN: Duration = Duration::from_secs(10);
+
+/// The pauses of a request for objects that failed, doubled from the first to the last.
+const FETCH_PAUSE_MIN: Duration = Duration::from_millis(100);
+const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The pause before the server is looked at again at the start.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often missing objects on their way are looked at, and unused ones are forgotten.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
+const TICKS_PER_SWEEP: u64 = 10;
+
+/// A Kubernetes API as a source of objects.
+pub struct KubernetesSource {
+    connection: Connection,
+    settings: KubernetesSettings,
+}
+
+/// The first list of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstList {
+    Running,
+    Complete,
+    /// A right is missing, or the kind is not served.
+    Refused,
+}
+
+/// The end of a request.
+enum Done {
+    Fetched(Fetch, Fetched),
+    Looked(Result<ServerLook, RequestError>),
+}
+
+/// The source while it runs.
+struct Running {
+    connection: Connection,
+    settings: KubernetesSettings,
+    published: Arc<dyn PublishedReader>,
+    context: RunningContext,
+    wanted: Wanted,
+    objects: ClusterObjects<Wanted>,
+    history: ServerHistory,
+    first_lists: BTreeMap<Kind, FirstList>,
+    /// The kinds of which the objects of an earlier run were taken over.
+    carried: BTreeSet<Kind>,
+    /// What was logged of each kind that fails.
+    logged: BTreeMap<Kind, String>,
+    /// The next wave of the first list.
+    wave: u8,
+    has_listed: bool,
+    watches: JoinSet<()>,
+    requests: JoinSet<Done>,
+    messages: mpsc::Sender<KindMessage>,
+    relists: watch::Sender<u64>,
+    unfit: Vec<Notice>,
+    began: Instant,
+}
+
+/// The ways to the controller.
+struct RunningContext {
+    events: headwater_controller::SourceEventSender,
+    states: headwater_controller::SourceStateSender,
+}
+
+impl KubernetesSource {
+    /// A source of the objects behind `connection`.
+    pub fn new(connection: Connection, settings: KubernetesSettings) -> Self {
+        Self { connection, settings }
+    }
+
+    /// Looks at the server once. A server that does not answer is no error: the source waits for it.
+    ///
+    /// # Errors
+    /// The server answers and cannot be used, until a person acts: wrong credentials, a certificate of
+    /// another CA, a version that is too old.
+    pub async fn check(&self) -> Result<(), AccessError> {
+        let Connection { client, server } = &self.connection;
+        match check_version(client, server).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refusal)) => Err(AccessError::Refused(refusal.to_string())),
+            Err(error) if error.is_final() => Err(AccessError::Refused(error.describe(server))),
+            Err(error) => {
+                let error = error.describe(server);
+                tracing::warn!(
+                    error,
+                    "the API server does not answer; the controller waits for it"
+                );
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Source for KubernetesSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::KUBERNETES
+    }
+
+    fn sends_only_used(&self) -> bool {
+        true
+    }
+
+    async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError> {
+        let stop = context.stop.clone();
+        // Dropped at the stop with everything that it runs.
+        let running = async move {
+            let first = first_look(&self.connection, &context).await?;
+            check_cluster(&self, context.published.clone(), &first).await?;
+            Running::new(*self, context, &first).follow().await
+        };
+        stop.run_until_cancelled(running).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Waits until the server answers, and refuses one that is too old.
+async fn first_look(
+    connection: &Connection,
+    context: &SourceContext,
+) -> Result<ServerLook, SourceError> {
+    let Connection { client, server } = connection;
+    loop {
+        let looked = match check_version(client, server).await {
+            Ok(Ok(())) => look(client).await,
+            Ok(Err(refusal)) => return Err(SourceError::new("old_server", refusal)),
+            Err(error) => Err(error),
+        };
+        match looked {
+            Ok(look) => {
+                context.states.set("", SourceState::Listing);
+                return Ok(look);
+            }
+            Err(error) => context.states.fail_for("", error.describe(server), START_PAUSE),
+        }
+        sleep(START_PAUSE).await;
+    }
+}
+
+/// Refuses a server of another cluster than that of the objects in the log.
+async fn check_cluster(
+    source: &KubernetesSource,
+    published: Arc<dyn PublishedReader>,
+    look: &ServerLook,
+) -> Result<(), SourceError> {
+    let find = move || published.find(&identity_key());
+    let expected = off_thread(find).await?.map(|namespace| namespace.uid);
+    match expected {
+        Some(expected) if expected != look.cluster && !source.settings.allow_other_cluster => {
+            Err(other_cluster(&source.connection, expected, look.cluster.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads what is published on a thread of its own.
+async fn off_thread<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, SourceError> {
+    let read = tokio::task::spawn_blocking(read).await;
+    let read = read.map_err(|error| SourceError::task_ended("restore", error))?;
+    read.map_err(SourceError::published_unreadable)
+}
+
+fn other_cluster(connection: &Connection, expected: String, found: String) -> SourceError {
+    let server = connection.server.clone();
+    SourceError::new("other_cluster", ServerRefusal::OtherCluster { server, found, expected })
+}
+
+impl Running {
+    fn new(source: KubernetesSource, context: SourceContext, first: &ServerLook) -> Self {
+        let KubernetesSource { connection, settings } = source;
+        let SourceContext { published, wanted, events, states, .. } = context;
+        Self {
+            connection,
+            settings,
+            published,
+            context: RunningContext { events, states },
+            objects: ClusterObjects::new(wanted.clone()),
+            wanted,
+            history: ServerHistory::new(first),
+            first_lists: BTreeMap::new(),
+            carried: BTreeSet::new(),
+            logged: BTreeMap::new(),
+            wave: 0,
+            has_listed: false,
+            watches: JoinSet::new(),
+            requests: JoinSet::new(),
+            // Replaced as soon as it follows.
+            messages: mpsc::channel(1).0,
+            relists: watch::Sender::new(0),
+            unfit: Vec::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Lists and follows.
+    async fn follow(mut self) -> Result<(), SourceError> {
+        let (messages, mut incoming) = mpsc::channel(MESSAGES_MAX);
+        self.messages = messages;
+        self.context.events.send(SourceEvent::Init).await?;
+        self.open_waves().await?;
+        let mut ticks = interval(TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval_at(Instant::now() + LOOK_INTERVAL, LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut tick, mut is_looking) = (0_u64, false);
+        loop {
+            tokio::select! {
+                Some(message) = incoming.recv() => self.take(message).await?,
+                Some(done) = self.requests.join_next() => {
+                    match done.map_err(|error| SourceError::task_ended("request", error))? {
+                        Done::Fetched(fetch, answer) => {
+                            let changes = self.objects.fetched(&fetch, answer);
+                            self.send(changes).await?;
+                            self.look();
+                        }
+                        Done::Looked(looked) => {
+                            is_looking = false;
+                            self.looked(looked)?;
+                        }
+                    }
+                }
+                () = self.wanted.changed(), if self.has_listed => self.look(),
+                _ = ticks.tick() => {
+                    tick += 1;
+                    if tick % TICKS_PER_SWEEP == 0 {
+                        self.objects.forget_unused();
+                    }
+                    if self.objects.awaits_delivery() {
+                        self.look();
+                    }
+                }
+                _ = looks.tick(), if !is_looking => {
+                    is_looking = true;
+                    let client = self.connection.client.clone();
+                    self.requests.spawn(async move { Done::Looked(look(&client).await) });
+                }
+                Some(Err(error)) = self.watches.join_next() => {
+                    return Err(SourceError::task_ended("watch", error));
+                }
+            }
+            self.objects.set_now(self.elapsed_ms());
+            self.start_fetches();
+            if !self.has_listed {
+                self.advance().await?;
+            }
+            self.name_unfit();
+        }
+    }
+
+    /// Takes a message of a kind.
+    async fn take(&mut self, message: KindMessage) -> Result<(), SourceError> {
+        let KindMessage { kind, news } = message;
+        let part = kind.plural();
+        match news {
+            KindNews::Step(step) => {
+                if step == Step::InitDone {
+                    self.first_lists.insert(kind, FirstList::Complete);
+                }
+                if let Step::Apply(raw) | Step::Delete(raw) = &step {
+                    self.history.note(raw.order());
+                }
+                let changes = self.objects.step(kind, step);
+                self.send(changes).await
+            }
+            KindNews::Open => {
+                if self.logged.remove(&kind).is_some() {
+                    tracing::info!(kind = part, "the watch is open again");
+                }
+                self.context.states.set(part, SourceState::Following);
+                Ok(())
+            }
+            KindNews::Failed { cause, is_refused, pause } => {
+                // Once, although the request is repeated every few seconds.
+                if self.logged.get(&kind) != Some(&cause) {
+                    tracing::warn!(kind = part, cause, "a list or a watch failed");
+                    self.logged.insert(kind, cause.clone());
+                }
+                self.context.states.fail_for(part, cause, pause);
+                let first = self.first_lists.entry(kind).or_insert(FirstList::Running);
+                if *first != FirstList::Complete {
+                    let refused = if is_refused { FirstList::Refused } else { FirstList::Running };
+                    *first = refused;
+                }
+                Ok(())
+            }
+            KindNews::OtherCluster { found } => {
+                let expected = self.history.cluster().to_owned();
+                Err(other_cluster(&self.connection, expected, found))
+            }
+        }
+    }
+
+    /// Opens the waves of the first list whose turn it is.
+    async fn open_waves(&mut self) -> Result<(), SourceError> {
+        while self.wave < Kind::WAVES
+            && self.first_lists.values().all(|first| *first != FirstList::Running)
+        {
+            self.carry_over().await?;
+            let wave = self.wave;
+            self.wave += 1;
+            for kind in Kind::ALL {
+                if kind.wave() == wave && kind.is_watched(&self.settings) {
+                    self.first_lists.insert(kind, FirstList::Running);
+                    self.context.states.set(kind.plural(), SourceState::Listing);
+                    self.watches.spawn(self.kind_watch(kind).run());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kind_watch(&self, kind: Kind) -> KindWatch {
+        KindWatch {
+            connection: self.connection.clone(),
+            kind,
+            selection: Selection::of(kind, &self.settings),
+            cluster: self.history.cluster().into(),
+            messages: self.messages.clone(),
+            relists: self.relists.subscribe(),
+        }
+    }
+
+    /// Brings the first list forward, and ends it when it is complete.
+    async fn advance(&mut self) -> Result<(), SourceError> {
+        self.open_waves().await?;
+        let is_running = self.first_lists.values().any(|first| *first == FirstList::Running);
+        if is_running || self.wave < Kind::WAVES {
+            return Ok(());
+        }
+        let first_lists = &self.first_lists;
+        let is_complete =
+            self.objects.complete(|kind| first_lists.get(&kind) == Some(&FirstList::Complete));
+        self.start_fetches();
+        if !is_complete {
+            return Ok(());
+        }
+        self.carry_over().await?;
+        self.objects.end_first_list();
+        self.context.events.send(SourceEvent::InitDone).await?;
+        self.has_listed = true;
+        self.look();
+        Ok(())
+    }
+
+    /// Sends what is published of the kinds that cannot be listed, so that it stays.
+    async fn carry_over(&mut self) -> Result<(), SourceError> {
+        let is_refused = |kind: &Kind| self.first_lists.get(kind) == Some(&FirstList::Refused);
+        let refused: BTreeSet<Kind> = Kind::ALL.into_iter().filter(is_refused).collect();
+        let new: BTreeSet<Kind> = refused.difference(&self.carried).copied().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let (published, kinds) = (self.published.clone(), new.clone());
+        let carried = off_thread(move || {
+            let mut objects = BTreeMap::new();
+            published.read(&mut |key, object| {
+                let kind = Kind::of_key(key.kind()).filter(|kind| kinds.contains(kind));
+                if let Some(kind) = kind.filter(|_| !objects.contains_key(&key))
+                    && let Ok(object) =
+                        Object::of_cluster(kind.object_type(), object.versioned_value())
+                {
+                    objects.insert(key, (kind, object));
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(objects)
+        })
+        .await?;
+        let mut changes = Vec::new();
+        for (kind, object) in carried.into_values() {
+            changes.extend(self.objects.carry_over(kind, object));
+        }
+        self.carried.extend(new);
+        self.send(changes).await
+    }
+
+    /// Requests what the controller misses.
+    fn look(&mut self) {
+        if self.has_listed {
+            self.objects.set_now(self.elapsed_ms());
+            self.objects.look(self.wanted.missing());
+            self.start_fetches();
+        }
+    }
+
+    fn start_fetches(&mut self) {
+        while let Some(fetch) = self.objects.next_fetch() {
+            let connection = self.connection.clone();
+            self.requests.spawn(async move {
+                let answer = fetched(&connection, &fetch).await;
+                Done::Fetched(fetch, answer)
+            });
+        }
+    }
+
+    /// Takes a look at the server.
+    fn looked(&mut self, looked: Result<ServerLook, RequestError>) -> Result<(), SourceError> {
+        let server = &self.connection.server;
+        let now = match looked {
+            Ok(now) => now,
+            Err(error) => {
+                self.context.states.fail_for("", error.describe(server), LOOK_INTERVAL);
+                return Ok(());
+            }
+        };
+        let state = if self.has_listed { SourceState::Following } else { SourceState::Listing };
+        self.context.states.set("", state);
+        self.objects.forget_absent();
+        match self.history.take(&now) {
+            Verdict::Continues => {}
+            Verdict::WentBack => {
+                tracing::warn!(
+                    server,
+                    "the data of the API server went back, as after a restore from a backup; \
+                     everything is listed anew"
+                );
+                self.objects.forget_versions();
+                self.relists.send_modify(|relists| *relists += 1);
+            }
+            Verdict::OtherCluster => {
+                let expected = self.history.cluster().to_owned();
+                return Err(other_cluster(&self.connection, expected, now.cluster));
+            }
+        }
+        self.look();
+        Ok(())
+    }
+
+    /// Sends changes to the controller.
+    async fn send(&mut self, changes: Vec<Change>) -> Result<(), SourceError> {
+        for change in changes {
+            let cause = Cause { source: SourceKind::KUBERNETES, ..Cause::default() };
+            let event = match change {
+                Change::Apply(object) if self.has_listed => SourceEvent::Apply(object, cause),
+                Change::Apply(object) => SourceEvent::InitApply(object),
+                Change::Delete { key, uid } => SourceEvent::Delete { key, uid, cause },
+            };
+            self.context.events.send(event).await?;
+        }
+        Ok(())
+    }
+
+    /// Names the objects that cannot be carried, as long as they cannot.
+    fn name_unfit(&mut self) {
+        let unfit: Vec<Notice> = self
+            .objects
+            .unfit()
+            .map(|text| Notice { file: None, line: None, kind: NoticeKind::Invalid, text })
+            .collect();
+        if unfit != self.unfit {
+            for notice in unfit.iter().filter(|notice| !self.unfit.contains(notice)) {
+                tracing::warn!(%notice, "an object of the cluster cannot be carried");
+            }
+            self.context.states.set_documents(unfit.iter());
+            self.unfit = unfit;
+        }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Requests objects, again after each failure.
+async fn fetched(connection: &Connection, fetch: &Fetch) -> Fetched {
+    let mut pause = FETCH_PAUSE_MIN;
+    loop {
+        let answer = timeout(FETCH_WITHIN, request_objects(connection, fetch)).await;
+        match answer.unwrap_or(Err(RequestError::Silent(FETCH_WITHIN))) {
+            Ok(objects) => return Fetched::Objects(objects),
+            Err(error) if error.kind() == FailureKind::Refused => return Fetched::Refused,
+            Err(error) => {
+                let error = error.describe(&connection.server);
+                tracing::debug!(?fetch, error, "a request for objects failed");
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(FETCH_PAUSE_MAX);
+    }
+}
+
+async fn request_objects(
+    connection: &Connection,
+    fetch: &Fetch,
+) -> Result<Vec<crate::raw_object::RawObject>, RequestError> {
+    let client = &connection.client;
+    let selection = match fetch {
+        Fetch::Object(kind, key) => {
+            return Ok(vec![send(client, request::object(*kind, key)?).await?]);
+        }
+        Fetch::PodsOf(node) => Selection::with_field("spec.nodeName", node.as_str()),
+        Fetch::Attachments => Selection::default(),
+    };
+    let page: Page = send(client, request::list(fetch.kind(), &selection)?).await?;
+    Ok(page.items().1)
+}
