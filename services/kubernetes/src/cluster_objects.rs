@@ -119,8 +119,9 @@ impl<U: Uses> ClusterObjects<U> {
                 });
                 Vec::new()
             }
-            Step::InitDone => {
-                let gone = self.objects(kind).end_list();
+            Step::InitDone { order } => {
+                self.fetches.note_list(kind);
+                let gone = self.objects(kind).end_list(order);
                 self.unfit.retain(|(of, _), unfit| *of != kind || unfit.is_listed);
                 gone.into_iter().flat_map(|(key, uid)| self.gone(kind, key, uid)).collect()
             }
@@ -131,7 +132,7 @@ impl<U: Uses> ClusterObjects<U> {
 
     /// Applies the answer to a request.
     pub(crate) fn fetched(&mut self, fetch: &Fetch, answer: Fetched) -> Vec<Change> {
-        let newer = self.fetches.end(fetch);
+        let Some(newer) = self.fetches.end(fetch) else { return Vec::new() };
         let kind = fetch.kind();
         let objects = match answer {
             Fetched::Objects(objects) => objects,
@@ -378,17 +379,6 @@ impl<U: Uses> ClusterObjects<U> {
         let key = (kind, name);
         if self.unfit.len() < UNFIT_MAX || self.unfit.contains_key(&key) {
             self.unfit.insert(key, UnfitObject { reason, is_listed: true });
-        }
-    }
-}
-
-impl Fetch {
-    /// The kind of the requested objects.
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Object(kind, _) => *kind,
-            Self::PodsOf(_) => Kind::Pod,
-            Self::Attachments => Kind::VolumeAttachment,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! An answer and the watch of its kind have no common order. What a watch says of an object while a
 //! request for it is on its way is newer than the watch was at its start, so the answer does not count
 //! for that object. What a watch says later may be older than the answer: see
-//! [`KindObjects::is_old`](crate::kind_objects::KindObjects::is_old).
+//! [`KindObjects::is_old`](crate::kind_objects::KindObjects::is_old). A list that ends meanwhile may be
+//! newer than the answer, which then does not count at all: the request is repeated.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -23,6 +24,17 @@ pub(crate) enum Fetch {
     Attachments,
 }
 
+impl Fetch {
+    /// The kind of the requested objects.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Object(kind, _) => *kind,
+            Self::PodsOf(_) => Kind::Pod,
+            Self::Attachments => Kind::VolumeAttachment,
+        }
+    }
+}
+
 /// The most requests on their way. More would only queue at the API server.
 pub(crate) const FETCHES_MAX: usize = 16;
 
@@ -30,10 +42,19 @@ pub(crate) const FETCHES_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     waiting: BTreeSet<Fetch>,
-    /// The requests on their way, with the objects of which a watch spoke since.
-    running: HashMap<Fetch, HashSet<ResourceKey>>,
+    /// The requests on their way.
+    running: HashMap<Fetch, RunningFetch>,
     /// The objects that do not exist, or that may not be read, as far as the last answer goes.
     absent: HashSet<ResourceKey>,
+}
+
+/// What happened since a request was sent.
+#[derive(Debug, Default)]
+struct RunningFetch {
+    /// The objects of which a watch spoke.
+    newer: HashSet<ResourceKey>,
+    /// Whether a list of the kind ended.
+    is_outdated: bool,
 }
 
 impl Fetches {
@@ -54,13 +75,26 @@ impl Fetches {
         }
         let free = self.waiting.iter().find(|fetch| !self.running.contains_key(*fetch)).cloned()?;
         self.waiting.remove(&free);
-        self.running.insert(free.clone(), HashSet::new());
+        self.running.insert(free.clone(), RunningFetch::default());
         Some(free)
     }
 
-    /// Ends a request: returns the objects of which a watch spoke meanwhile.
-    pub(crate) fn end(&mut self, fetch: &Fetch) -> HashSet<ResourceKey> {
-        self.running.remove(fetch).unwrap_or_default()
+    /// Ends a request: returns the objects of which a watch spoke meanwhile; `None` where the answer does
+    /// not count, and the request is repeated.
+    pub(crate) fn end(&mut self, fetch: &Fetch) -> Option<HashSet<ResourceKey>> {
+        let ended = self.running.remove(fetch).unwrap_or_default();
+        if ended.is_outdated {
+            self.waiting.insert(fetch.clone());
+            return None;
+        }
+        Some(ended.newer)
+    }
+
+    /// Notes that a list of a kind has ended.
+    pub(crate) fn note_list(&mut self, kind: Kind) {
+        for (_, running) in self.running.iter_mut().filter(|(fetch, _)| fetch.kind() == kind) {
+            running.is_outdated = true;
+        }
     }
 
     /// Notes that the watch of a kind spoke of an object, of a node if it has one.
@@ -74,8 +108,8 @@ impl Fetches {
             (Kind::VolumeAttachment, _) => Fetch::Attachments,
             _ => Fetch::Object(kind, key.clone()),
         };
-        if let Some(noted) = self.running.get_mut(&fetch) {
-            noted.insert(key.clone());
+        if let Some(running) = self.running.get_mut(&fetch) {
+            running.newer.insert(key.clone());
         }
     }
 
@@ -120,8 +154,21 @@ mod tests {
         assert_eq!(fetches.start(), Some(fetch.clone()));
         fetches.note(Kind::Pod, &key("d/pod/a"), Some(&node));
         fetches.note(Kind::Pod, &key("d/pod/b"), Some(&"gw-2".parse().expect("a name")));
-        assert_eq!(fetches.end(&fetch), HashSet::from([key("d/pod/a")]));
+        assert_eq!(fetches.end(&fetch), Some(HashSet::from([key("d/pod/a")])));
         assert!(fetches.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_may_be_older_than_a_list_does_not_count() {
+        let mut fetches = Fetches::default();
+        fetches.add(Fetch::Attachments);
+        assert_eq!(fetches.start(), Some(Fetch::Attachments));
+        fetches.note_list(Kind::Pod);
+        fetches.note_list(Kind::VolumeAttachment);
+        assert_eq!(fetches.end(&Fetch::Attachments), None);
+        assert_eq!(fetches.start(), Some(Fetch::Attachments));
+        fetches.note_list(Kind::Pod);
+        assert_eq!(fetches.end(&Fetch::Attachments), Some(HashSet::new()));
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct SentObject {
     uid: Box<str>,
     payload: blake3::Hash,
     node: Option<NodeName>,
-    /// The newest list that has it.
+    /// The newest list that has it, from 1.
     list: u32,
     /// The order of the version that was requested by itself. Events until then are old.
     requested: Option<u64>,
@@ -83,11 +83,16 @@ impl KindObjects {
         }
     }
 
-    /// Ends a list: returns the objects that it did not have, with their UIDs, and forgets them.
-    pub(crate) fn end_list(&mut self) -> Vec<(ResourceKey, String)> {
+    /// Ends a list, of the state at the version `order`: returns the objects that it did not have, with
+    /// their UIDs, and forgets them. An object that was requested stays if it is newer than the list.
+    pub(crate) fn end_list(&mut self, order: Option<u64>) -> Vec<(ResourceKey, String)> {
         self.phase = Phase::Listed;
         let list = self.list;
-        let mut gone: Vec<_> = self.sent.extract_if(|_, sent| sent.list != list).collect();
+        let is_newer = |sent: &SentObject| {
+            sent.requested.zip(order).is_some_and(|(requested, order)| requested > order)
+        };
+        let is_gone = |sent: &SentObject| sent.list != list && !is_newer(sent);
+        let mut gone: Vec<_> = self.sent.extract_if(|_, sent| is_gone(sent)).collect();
         gone.sort_by(|(a, _), (b, _)| a.cmp(b));
         gone.into_iter().map(|(key, sent)| (key, sent.uid.into())).collect()
     }
@@ -116,6 +121,11 @@ impl KindObjects {
     ) -> bool {
         let payload = blake3::hash(object.payload());
         let requested = order.filter(|_| origin == Origin::Request);
+        let list = match (origin, self.sent.get(object.key())) {
+            (Origin::Watch, _) => self.list,
+            (Origin::Request, Some(sent)) => sent.list,
+            (Origin::Request, None) => 0,
+        };
         if let Some(sent) = self.sent.get_mut(object.key())
             && *sent.uid == *object.uid()
             && sent.payload == payload
@@ -129,7 +139,7 @@ impl KindObjects {
             uid: object.uid().into(),
             payload,
             node: object.node().cloned(),
-            list: self.list,
+            list,
             requested,
             sent_ms: now_ms,
             was_used: self.sent.get(object.key()).is_some_and(|sent| sent.was_used),

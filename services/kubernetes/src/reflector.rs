@@ -32,8 +32,8 @@ pub(crate) enum Step {
     Init,
     /// An object of the list.
     InitApply(RawObject),
-    /// The list is complete.
-    InitDone,
+    /// The list is complete. It is the state at this version, if that is a number.
+    InitDone { order: Option<u64> },
     /// An object came or changed.
     Apply(RawObject),
     /// An object was deleted.
@@ -99,7 +99,7 @@ impl Reflector {
         }
         steps.extend(objects.into_iter().map(Step::InitApply));
         if continue_token.is_empty() {
-            steps.push(Step::InitDone);
+            steps.push(Step::InitDone { order: resource_version.parse().ok() });
             self.has_listed = true;
             self.next = NextRequest::Watch { version: resource_version };
         } else {
@@ -156,6 +156,10 @@ pub(crate) mod tests {
         PageMetadata { resource_version: version.into(), continue_token: token.into() }
     }
 
+    fn done(order: u64) -> Step {
+        Step::InitDone { order: Some(order) }
+    }
+
     fn page(token: Option<&str>) -> NextRequest {
         NextRequest::Page { token: token.map(ToOwned::to_owned) }
     }
@@ -172,7 +176,7 @@ pub(crate) mod tests {
         assert_eq!(steps, Ok(vec![Step::Init, Step::InitApply(raw("a", 1))]));
         assert_eq!(*reflector.next(), page(Some("t1")));
         let steps = reflector.take_page(metadata("5", ""), vec![raw("b", 2)]);
-        assert_eq!(steps, Ok(vec![Step::InitApply(raw("b", 2)), Step::InitDone]));
+        assert_eq!(steps, Ok(vec![Step::InitApply(raw("b", 2)), done(5)]));
         assert_eq!(*reflector.next(), watch("5"));
     }
 
@@ -183,7 +187,7 @@ pub(crate) mod tests {
         reflector.relist();
         assert!(!reflector.begins_again(), "no list was complete");
         let steps = reflector.take_page(metadata("9", ""), vec![raw("b", 2)]);
-        assert_eq!(steps, Ok(vec![Step::Init, Step::InitApply(raw("b", 2)), Step::InitDone]));
+        assert_eq!(steps, Ok(vec![Step::Init, Step::InitApply(raw("b", 2)), done(9)]));
         reflector.relist();
         assert!(reflector.begins_again());
     }

@@ -296,7 +296,7 @@ impl Running {
         let part = kind.plural();
         match news {
             KindNews::Step(step) => {
-                if step == Step::InitDone {
+                if matches!(step, Step::InitDone { .. }) {
                     self.first_lists.insert(kind, FirstList::Complete);
                 }
                 if let Step::Apply(raw) | Step::Delete(raw) = &step {

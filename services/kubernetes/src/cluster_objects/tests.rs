@@ -103,11 +103,15 @@ impl World {
     }
 
     fn list(&mut self, kind: Kind, objects: Vec<RawObject>) -> Vec<String> {
+        self.list_at(kind, objects, 100_000)
+    }
+
+    fn list_at(&mut self, kind: Kind, objects: Vec<RawObject>, order: u64) -> Vec<String> {
         let mut changes = self.step(kind, Step::Init);
         for object in objects {
             changes.extend(self.step(kind, Step::InitApply(object)));
         }
-        changes.extend(self.step(kind, Step::InitDone));
+        changes.extend(self.step(kind, Step::InitDone { order: Some(order) }));
         changes
     }
 
@@ -251,7 +255,19 @@ fn a_list_that_is_older_than_an_answer_does_not_remove_it() {
     world.want(&["d/configmap/c"]);
     world.fetches();
     world.answer(&of_config("c"), vec![config("c", "u1", 9, "x")]);
-    assert_eq!(world.step(Kind::ConfigMap, Step::InitDone), [""; 0]);
+    assert_eq!(world.step(Kind::ConfigMap, Step::InitDone { order: Some(8) }), [""; 0]);
+    assert_eq!(world.list_at(Kind::ConfigMap, Vec::new(), 9), ["-d/configmap/c u1"]);
+}
+
+#[test]
+fn an_answer_that_is_older_than_a_list_does_not_bring_an_object_back() {
+    let mut world = World::following();
+    world.want(&["d/configmap/c"]);
+    world.fetches();
+    assert_eq!(world.list(Kind::ConfigMap, Vec::new()), [""; 0]);
+    let late = world.answer(&of_config("c"), vec![config("c", "u1", 5, "x")]);
+    assert_eq!(late, [""; 0]);
+    assert_eq!(world.fetches(), [of_config("c")], "it is requested again");
 }
 
 #[test]
@@ -298,7 +314,7 @@ fn config_maps_that_no_edge_names_leave_no_trace() {
         let listed = config(&format!("c{n}"), "u", n, "x");
         assert_eq!(world.step(Kind::ConfigMap, Step::InitApply(listed)), [""; 0]);
     }
-    world.step(Kind::ConfigMap, Step::InitDone);
+    world.step(Kind::ConfigMap, Step::InitDone { order: None });
     assert_eq!(world.objects.kinds[&Kind::ConfigMap].len(), 0);
     assert!(world.objects.fetches.is_empty());
 }
@@ -428,8 +444,8 @@ impl Cluster {
                 for raw in self.state().into_iter().take(usize::from(broken_after)) {
                     self.world.step(Kind::ConfigMap, Step::InitApply(raw));
                 }
-                let state = self.state();
-                self.world.list(Kind::ConfigMap, state);
+                let (state, version) = (self.state(), self.version);
+                self.world.list_at(Kind::ConfigMap, state, version);
             }
             Happening::Name(names) => {
                 let named = (0..4).filter(|name| names & (1 << name) != 0);
