@@ -55,7 +55,7 @@ pub use self::known::KnownObjects;
 pub use self::notice::{Notice, NoticeKind};
 pub use self::pod_reports::{NoReports, PodReport, PodReports, ReportChanges};
 pub(crate) use self::published::PublishedMap;
-pub use self::published::{PublishedObject, PublishedObjects, PublishedReader};
+pub use self::published::{PublishedObject, PublishedObjects, PublishedReader, read_published};
 pub(crate) use self::set::{SetContext, SourceSet};
 pub use self::state::{SourcePart, SourceState, SourceStateSender, SourceStates};
 pub use self::wanted::Wanted;

@@ -13,16 +13,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_controller::{
     Cause, Notice, NoticeKind, PublishedReader, Source, SourceContext, SourceError, SourceEvent,
-    SourceKind, SourceState, Wanted,
+    SourceKind, SourceState, Wanted, read_published,
 };
 use headwater_object::Object;
-use headwater_store::EngineError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 
 use crate::access::{AccessError, Connection};
-use crate::cluster_objects::{Change, ClusterObjects, Fetched};
+use crate::cluster_objects::{Change, ClusterObjects, FetchResult};
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
 use crate::kind::Kind;
@@ -69,7 +68,7 @@ enum FirstList {
 
 /// The end of a request.
 enum Done {
-    Fetched(Fetch, Fetched),
+    Fetched(Fetch, FetchResult),
     Looked(Result<ServerLook, RequestError>),
 }
 
@@ -184,23 +183,14 @@ async fn check_cluster(
     published: Arc<dyn PublishedReader>,
     look: &ServerLook,
 ) -> Result<(), SourceError> {
-    let find = move || published.find(&identity_key());
-    let expected = off_thread(find).await?.map(|namespace| namespace.uid);
+    let identity = read_published(published, |published| published.find(&identity_key())).await?;
+    let expected = identity.map(|namespace| namespace.uid);
     match expected {
         Some(expected) if expected != look.cluster && !source.settings.allow_other_cluster => {
             Err(other_cluster(&source.connection, expected, look.cluster.clone()))
         }
         _ => Ok(()),
     }
-}
-
-/// Reads what is published on a thread of its own.
-async fn off_thread<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
-) -> Result<T, SourceError> {
-    let read = tokio::task::spawn_blocking(read).await;
-    let read = read.map_err(|error| SourceError::task_ended("restore", error))?;
-    read.map_err(SourceError::published_unreadable)
 }
 
 fn other_cluster(connection: &Connection, expected: String, found: String) -> SourceError {
@@ -393,8 +383,8 @@ impl Running {
         if new.is_empty() {
             return Ok(());
         }
-        let (published, kinds) = (self.published.clone(), new.clone());
-        let carried = off_thread(move || {
+        let kinds = new.clone();
+        let carried = read_published(self.published.clone(), move |published| {
             let mut objects = BTreeMap::new();
             published.read(&mut |key, object| {
                 let kind = Kind::of_key(key.kind()).filter(|kind| kinds.contains(kind));
@@ -505,13 +495,13 @@ impl Running {
 }
 
 /// Requests objects, again after each failure.
-async fn fetched(connection: &Connection, fetch: &Fetch) -> Fetched {
+async fn fetched(connection: &Connection, fetch: &Fetch) -> FetchResult {
     let mut pause = FETCH_PAUSE_MIN;
     loop {
         let answer = timeout(FETCH_WITHIN, request_objects(connection, fetch)).await;
         match answer.unwrap_or(Err(RequestError::Silent(FETCH_WITHIN))) {
-            Ok(objects) => return Fetched::Objects(objects),
-            Err(error) if error.kind() == FailureKind::Refused => return Fetched::Refused,
+            Ok(objects) => return FetchResult::Objects(objects),
+            Err(error) if error.kind() == FailureKind::Refused => return FetchResult::Refused,
             Err(error) => {
                 let error = error.describe(&connection.server);
                 tracing::debug!(?fetch, error, "a request for objects failed");

@@ -51,7 +51,7 @@ impl SourceError {
     }
 
     /// What an earlier run published cannot be read.
-    pub fn published_unreadable(error: EngineError) -> Self {
+    pub(super) fn published_unreadable(error: EngineError) -> Self {
         Self::new("published", PublishedUnreadable(error))
     }
 

@@ -67,7 +67,7 @@ use self::rollout_watch::{Decision, RolloutWatch};
 use self::watch::FolderWatch;
 use super::{
     Notice, NoticeKind, PublishedMap, PublishedReader, Source, SourceContext, SourceError,
-    SourceEvent, SourceKind, SourceState, Takeover, UidAssignment,
+    SourceEvent, SourceKind, SourceState, Takeover, UidAssignment, read_published,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -227,12 +227,12 @@ impl Source for ManifestFolder {
                     let Decision { reports, takeover } = rollouts.decision();
                     let is_takeover = takeover.is_some();
                     let published = match &takeover {
-                        Some(takeover) => read_published(takeover.published.clone()).await?,
+                        Some(takeover) => published_map(takeover.published.clone()).await?,
                         None if has_listed => Arc::default(),
                         None => match &earlier {
                             Some(earlier) => earlier.clone(),
                             None => {
-                                let read = read_published(context.published.clone()).await?;
+                                let read = published_map(context.published.clone()).await?;
                                 earlier.insert(read).clone()
                             }
                         },
@@ -384,14 +384,11 @@ impl From<ManifestError> for SourceError {
     }
 }
 
-/// Reads what is published into memory.
-async fn read_published(
+/// All that is published, in memory.
+async fn published_map(
     published: Arc<dyn PublishedReader>,
 ) -> Result<Arc<PublishedMap>, SourceError> {
-    // Reading blocks on the disk.
-    let reading = tokio::task::spawn_blocking(move || PublishedMap::read(&*published));
-    let read = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
-    Ok(Arc::new(read.map_err(SourceError::published_unreadable)?))
+    read_published(published, PublishedMap::read).await.map(Arc::new)
 }
 
 /// Returns when the set of nodes has changed; never, if it will not.

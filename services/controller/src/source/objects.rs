@@ -39,7 +39,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_object::OBJECT_BYTES_MAX;
-use headwater_store::EngineError;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +49,7 @@ use self::socket::SocketListener;
 use self::state::State;
 use super::{
     PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError, SourceEvent,
-    SourceEventSender, SourceKind,
+    SourceEventSender, SourceKind, read_published,
 };
 
 pub use self::line::{Request, read_line};
@@ -167,16 +166,15 @@ async fn restore(
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
     let (objects, mut restored) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    // Reading blocks on the disk.
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = tokio::spawn(read_published(published, move |published| {
         let mut state = State::default();
         published.read(&mut |key, object| {
             let object = state.restore(key, &object);
             let is_taken = object.is_none_or(|object| objects.blocking_send(object).is_ok());
             if is_taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        Ok::<_, EngineError>(state)
-    });
+        Ok(state)
+    }));
     let mut sent = Ok(());
     while sent.is_ok()
         && let Some(object) = restored.recv().await
@@ -187,7 +185,7 @@ async fn restore(
     drop(restored);
     let state = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
     sent?;
-    state.map_err(SourceError::published_unreadable)
+    state
 }
 
 fn open(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
@@ -9,6 +10,7 @@ use headwater_object::payload::set_resource_version;
 use headwater_store::EngineError;
 use serde_json::Value;
 
+use super::SourceError;
 use crate::packed::{PackedPayload, PayloadPacker};
 
 /// An object that was published.
@@ -62,6 +64,19 @@ pub trait PublishedReader: Send + Sync {
     /// # Errors
     /// When the store cannot be read.
     fn find(&self, key: &ResourceKey) -> Result<Option<PublishedObject>, EngineError>;
+}
+
+/// Reads what is published on a thread of its own, because that blocks on the disk.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn read_published<T: Send + 'static>(
+    published: Arc<dyn PublishedReader>,
+    read: impl FnOnce(&dyn PublishedReader) -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, SourceError> {
+    let reading = tokio::task::spawn_blocking(move || read(&*published)).await;
+    let read = reading.map_err(|error| SourceError::task_ended("restore", error))?;
+    read.map_err(SourceError::published_unreadable)
 }
 
 /// Published objects, to be looked up by their keys.
