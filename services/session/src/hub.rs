@@ -47,7 +47,6 @@ use std::sync::Arc;
 
 use headwater_event::{Identity, LogId, NodeName, StreamId};
 
-use handshake::stale;
 pub use io::{COUNTER_MAX, HubCloseReason, HubInput, HubOutput, Violation};
 use pending_reports::PendingReports;
 use request_interest::RequestInterest;
@@ -104,6 +103,7 @@ enum Phase {
     Open {
         identity: Identity,
         log_id: LogId,
+        since_ms: u64,
     },
     Closed,
 }
@@ -387,12 +387,7 @@ impl HubSession {
         reports: Reports,
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
-        // A later start may have connected to another hub since.
-        if let Some(known) =
-            source.known_identity(&self.node)?.filter(|known| known.outranks(identity))
-        {
-            return Err(HubCloseReason::Refused(stale(&known)));
-        }
+        self.check_rank(source, identity)?;
         self.pending_reports.add(&reports, identity, self.settings.reports_unappended_max)?;
         if !reports.reports.is_empty() {
             outputs.push(HubOutput::AppendReports(reports.reports));
@@ -438,9 +433,8 @@ impl HubSession {
             let message = "the hub has not read the beginning of the log";
             return Err(HubCloseReason::Refused(unavailable(message)));
         }
-        if !self.is_open() {
-            return Ok(());
-        }
+        let Phase::Open { identity, since_ms, .. } = &self.phase else { return Ok(()) };
+        let open_ms = self.now_ms - since_ms;
         let began_ms = self.senders.values().filter_map(|sender| sender.transfer_since()).min();
         if began_ms.is_some_and(|began| self.now_ms - began > self.settings.transfer_ms_max) {
             return Err(HubCloseReason::Refused(unavailable(
@@ -449,6 +443,9 @@ impl HubSession {
         }
         if self.now_ms - self.heartbeat_ms < self.settings.heartbeat_ms {
             return Ok(());
+        }
+        if open_ms >= self.settings.outranked_ms_min {
+            self.check_rank(source, identity)?;
         }
         self.heartbeat_ms = self.now_ms;
         let mut tails = Vec::new();

@@ -15,11 +15,13 @@
 //! | [`source`] | the interface through which a hub session reads the hub's fold |
 //! | [`memory_source`] | a fold in memory, for tests and simulation |
 //! | [`registry`] | the live session of each node, and the clones |
+//! | [`known_identity`] | the highest identity of a node |
 //! | [`settings`] | the bounds |
 
 pub mod comparison;
 pub mod edge;
 pub mod hub;
+pub mod known_identity;
 pub mod memory_source;
 pub mod message;
 pub mod registry;
@@ -36,6 +38,7 @@ pub use edge::{
 pub use hub::{
     HubCloseReason, HubInput, HubOutput, HubSession, HubStreamStatus, Violation, tail_push,
 };
+pub use known_identity::highest_after;
 pub use memory_source::{FoldOrderError, MemorySource};
 pub use registry::{Admission, SessionId, SessionRegistry};
 pub use settings::{EdgeSettings, HubSettings};

@@ -45,6 +45,12 @@ pub const SILENCE_MS_MAX: u64 = 45_000;
 /// less time, and the edge does not yet consider the connection dead.
 pub const WELCOME_MS_MAX: u64 = 30_000;
 
+/// How long a session is open at least before the hub ends it because the log has a later start of
+/// its node. An edge that only listens would not hear of that start otherwise. Two clones at two
+/// hubs raise their boot numbers past each other in turns, so each of them connects again, and
+/// reports all its pods again, at most once in this time.
+pub const OUTRANKED_MS_MIN: u64 = 120_000;
+
 /// The session ends when a transfer takes longer, so that a stalled edge cannot pin an old state of
 /// the hub's store.
 pub const TRANSFER_MS_MAX: u64 = 300_000;
@@ -107,6 +113,8 @@ pub struct HubSettings {
     pub silence_ms_max: u64,
     /// See [`WELCOME_MS_MAX`].
     pub welcome_ms_max: u64,
+    /// See [`OUTRANKED_MS_MIN`].
+    pub outranked_ms_min: u64,
     /// See [`TRANSFER_MS_MAX`].
     pub transfer_ms_max: u64,
 }
@@ -125,6 +133,7 @@ impl Default for HubSettings {
             heartbeat_ms: HEARTBEAT_MS,
             silence_ms_max: SILENCE_MS_MAX,
             welcome_ms_max: WELCOME_MS_MAX,
+            outranked_ms_min: OUTRANKED_MS_MIN,
             transfer_ms_max: TRANSFER_MS_MAX,
         }
     }

@@ -424,6 +424,46 @@ fn a_stale_identity_receives_the_highest_one_and_is_refused() {
 }
 
 #[test]
+fn a_session_that_only_listens_ends_once_another_hub_has_appended_a_later_start() {
+    let mut source = source(1, 1);
+    let (mut hub, _) = open_hub(&source, 1, 1 << 20);
+    let HubSettings { heartbeat_ms, outranked_ms_min: bound, .. } = HubSettings::default();
+    let tick = |hub: &mut HubSession, source: &MemorySource, now_ms| {
+        assert_eq!(hub.step(source, HubInput::Unread), []);
+        hub.step(source, HubInput::Tick(now_ms))
+    };
+    let mut now_ms = 0;
+    while now_ms + heartbeat_ms < bound {
+        tick(&mut hub, &source, now_ms);
+        now_ms += heartbeat_ms;
+    }
+    source.set_known_identity(identity(9));
+    tick(&mut hub, &source, now_ms);
+    assert!(hub.is_open(), "two clones must not end each other's sessions all the time");
+    let outputs = tick(&mut hub, &source, bound + heartbeat_ms);
+    assert!(matches!(outputs.last(), Some(HubOutput::Close(HubCloseReason::Refused(refusal)))
+        if refusal.code == RefusalCode::StaleIdentity));
+}
+
+#[test]
+fn a_session_of_the_highest_start_stays() {
+    let mut source = source(1, 1);
+    let (mut hub, _) = open_hub(&source, 1, 1 << 20);
+    let HubSettings { heartbeat_ms, outranked_ms_min, .. } = HubSettings::default();
+    let mut now_ms = 0;
+    for known in [identity(2), identity(3)] {
+        source.set_known_identity(known);
+        let until_ms = now_ms + 2 * outranked_ms_min;
+        while now_ms < until_ms {
+            now_ms += heartbeat_ms;
+            hub.step(&source, HubInput::Unread);
+            hub.step(&source, HubInput::Tick(now_ms));
+        }
+        assert!(hub.is_open());
+    }
+}
+
+#[test]
 fn a_welcome_waits_until_the_hub_knows_its_log_but_not_for_ever() {
     let mut unread = MemorySource::new(100);
     let (mut hub, outputs) = open_hub(&unread, 0, 1 << 20);

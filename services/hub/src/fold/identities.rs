@@ -14,6 +14,7 @@ use headwater_follow::{must_refold, resume_point};
 use headwater_log::{
     Batch as LogBatch, CatchUpTarget, Log, ReadError, StoredRecord, start_cursors,
 };
+use headwater_session::highest_after;
 use headwater_store::{
     Batch, CommitPosition, Durability, EngineError, Folded, Json, Table, TableId,
 };
@@ -68,14 +69,11 @@ impl KnownIdentities {
         self.lock().get(node).cloned()
     }
 
-    /// Records an identity, unless a higher one is known.
+    /// Records an identity; see [`highest_after`].
     pub(crate) fn observe(&self, identity: &Identity) {
         let mut identities = self.lock();
-        match identities.get(&identity.node) {
-            Some(known) if known.rank() >= identity.rank() => {}
-            _ => {
-                identities.insert(identity.node.clone(), identity.clone());
-            }
+        if let Some(highest) = highest_after(identities.get(&identity.node), identity) {
+            identities.insert(identity.node.clone(), highest);
         }
     }
 
@@ -136,8 +134,10 @@ impl IdentityFollower {
         for identity in records.records.iter().filter_map(identity) {
             self.fold.identities().observe(&identity);
             let stored = batch.get(engine, &IDENTITIES, &identity.node)?;
-            if stored.is_none_or(|Json(stored)| stored.rank() < identity.rank()) {
-                batch.put(&IDENTITIES, &identity.node.clone(), &Json(identity));
+            if let Some(highest) =
+                highest_after(stored.map(|Json(stored)| stored).as_ref(), &identity)
+            {
+                batch.put(&IDENTITIES, &identity.node, &Json(highest));
             }
         }
         batch.commit(engine, &[IdentityCursor(records.cursor)], Durability::Buffered)
@@ -166,16 +166,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_higher_identity_replaces_a_known_one() {
+    fn a_lower_identity_replaces_no_known_one_and_a_number_of_two_starts_is_of_neither() {
         let identity = |number, nonce| Identity {
             node: "gw-1".parse().expect("a name"),
             incarnation: Incarnation(1),
             boot: Boot { number, nonce },
         };
         let known = KnownIdentities::default();
-        for (number, nonce) in [(2, 7), (1, 1), (2, 9)] {
+        let node = identity(0, 0).node;
+        for (number, nonce) in [(2, 7), (1, 1), (2, 7)] {
             known.observe(&identity(number, nonce));
         }
-        assert_eq!(known.of(&identity(0, 0).node), Some(identity(2, 7)));
+        assert_eq!(known.of(&node), Some(identity(2, 7)));
+        known.observe(&identity(2, 9));
+        let shared = known.of(&node).expect("known");
+        assert!(shared.outranks(&identity(2, 7)) && shared.outranks(&identity(2, 9)));
     }
 }

@@ -93,14 +93,27 @@ impl HubSession {
         if let Some(known) = known.filter(|known| known.outranks(&identity)) {
             return Err(HubCloseReason::Refused(stale(&known)));
         }
-        self.phase = Phase::Open { identity, log_id };
+        self.phase = Phase::Open { identity, log_id, since_ms: self.now_ms };
         self.heartbeat_ms = self.now_ms;
         Ok(())
+    }
+
+    /// Refuses an edge once the log has a later start of its node, which another hub has appended.
+    /// Reports of that start outrank those of the edge, until the edge raises its boot number.
+    pub(super) fn check_rank(
+        &self,
+        source: &dyn StreamSource,
+        identity: &Identity,
+    ) -> Result<(), HubCloseReason> {
+        match source.known_identity(&self.node)? {
+            Some(known) if known.outranks(identity) => Err(HubCloseReason::Refused(stale(&known))),
+            _ => Ok(()),
+        }
     }
 }
 
 /// The refusal of an edge whose identity is older than `known`.
-pub(super) fn stale(known: &Identity) -> Refusal {
+fn stale(known: &Identity) -> Refusal {
     let message = format!(
         "the cloud knows incarnation {} boot {} of node {}: raise the boot number past it",
         known.incarnation.0, known.boot.number, known.node,

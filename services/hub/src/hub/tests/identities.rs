@@ -16,12 +16,16 @@ fn assert_read(read: u64, count: u64) {
 
 /// Appends the position of a start of `node`, as another hub does.
 async fn append_position(cloud: &TestCloud, node: &str, boot: u64) {
+    append_start(cloud, node, Boot { number: boot, nonce: boot }).await;
+}
+
+async fn append_start(cloud: &TestCloud, node: &str, boot: Boot) {
     let node: NodeName = node.parse().expect("a name");
     let progress = NodeProgress {
         hub: "hub-2".to_owned(),
         connected: true,
         incarnation: Incarnation(1),
-        boot: Boot { number: boot, nonce: boot },
+        boot,
         connection: 0,
         outbox_depth: 0,
         contact_ms: 0,
@@ -117,4 +121,32 @@ async fn an_upstream_log_made_again_is_folded_anew_and_known_identities_stay() {
     headwater_follow::discard_fold(&*disk).expect("discarded");
     let (known, _) = known_after_start(&cloud, &disk, &["a", "z"]).await;
     assert_eq!(known, [Some(7), Some(6)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_that_only_listens_hears_of_a_later_start_that_another_hub_appends() {
+    let cloud = TestCloud::new(&["a", "b"]).await;
+    let settings = HubSettings { outranked_ms_min: 0, ..settings() };
+    let hub = start(&cloud.logs(), &Arc::default(), settings, limits()).await;
+    let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
+    let mut other = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;
+    edge.receive_until("a welcome", TestEdge::is_open).await;
+    other.receive_until("a welcome", TestEdge::is_open).await;
+    // The hub that had the later start appends late what it took while the log was away.
+    append_position(&cloud, "a", 5).await;
+    assert_eq!(refused(edge.receive_end().await), RefusalCode::StaleIdentity);
+
+    // The number that the edge raised its own to belongs to another start, too.
+    let replicas = std::mem::take(&mut edge.replicas);
+    let mut edge = TestEdge::resume(hub.address(), identity("a", 6, 6), replicas).await;
+    edge.receive_until("some heartbeats", |edge| edge.heartbeats >= 2).await;
+    append_start(&cloud, "a", Boot { number: 6, nonce: 5 }).await;
+    assert_eq!(refused(edge.receive_end().await), RefusalCode::StaleIdentity);
+
+    let replicas = std::mem::take(&mut edge.replicas);
+    let mut edge = TestEdge::resume(hub.address(), identity("a", 7, 7), replicas).await;
+    edge.receive_until("some heartbeats", |edge| edge.heartbeats >= 2).await;
+    other.receive_until("some heartbeats", |edge| edge.heartbeats >= 2).await;
+    assert!(edge.is_open() && other.is_open());
+    hub.stop().await;
 }
