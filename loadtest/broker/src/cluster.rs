@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use tempfile::TempDir;
+use headwater_daemon::{Daemon, DaemonError, DataFolder, free_ports};
 
-use crate::broker::Broker;
-use crate::distribution::Distribution;
-use crate::error::BrokerError;
+use crate::distribution::{Archive, Distribution};
 use crate::listener::Listener;
-use crate::ports::{Ports, free_ports};
-use crate::properties;
+use crate::properties::{self, Ports};
+use crate::started_line::StartedLine;
 
 /// The heap of a broker: enough for tests, little enough for three of them beside a build.
 const HEAP_MIB: u32 = 256;
@@ -54,11 +51,11 @@ impl Default for ClusterSettings {
 /// A running cluster; its brokers are killed when it is dropped.
 #[derive(Debug)]
 pub struct Cluster {
-    brokers: BTreeMap<u32, Broker>,
+    brokers: BTreeMap<u32, Daemon>,
     ports: BTreeMap<u32, Ports>,
-    distribution: Arc<Distribution>,
+    distribution: Distribution,
     /// Dropped after the brokers.
-    _scratch: Option<TempDir>,
+    _folder: DataFolder,
 }
 
 impl Cluster {
@@ -66,17 +63,9 @@ impl Cluster {
     ///
     /// # Errors
     /// When Kafka cannot be had, or a broker does not come up.
-    pub fn start(settings: ClusterSettings) -> Result<Self, BrokerError> {
-        let distribution = Arc::new(Distribution::prepare()?);
-        let scratch = match settings.data {
-            Some(_) => None,
-            None => Some(tempfile::tempdir().map_err(BrokerError::file(std::env::temp_dir()))?),
-        };
-        let top = match (&settings.data, &scratch) {
-            (Some(data), _) => data.clone(),
-            (None, Some(scratch)) => scratch.path().to_owned(),
-            (None, None) => return Err(BrokerError::NoCache),
-        };
+    pub fn start(settings: ClusterSettings) -> Result<Self, DaemonError> {
+        let distribution = Distribution::prepare()?;
+        let top = DataFolder::open(settings.data.clone())?;
         let mut ports = BTreeMap::new();
         for node in 1..=settings.brokers.max(1) {
             let first = settings
@@ -90,26 +79,27 @@ impl Cluster {
         }
         let mut brokers = BTreeMap::new();
         for node in ports.keys().copied() {
-            let folder = top.join(format!("broker-{node}"));
-            fs::create_dir_all(&folder).map_err(BrokerError::file(&folder))?;
+            let folder = top.path().join(format!("broker-{node}"));
+            fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
             let data = folder.join("data");
             let file = folder.join("server.properties");
             let extra = &settings.properties;
             let text = properties::text(node, &ports, settings.listener, &data, extra);
-            fs::write(&file, text).map_err(BrokerError::file(&file))?;
+            fs::write(&file, text).map_err(DaemonError::file(&file))?;
             if !data.join("meta.properties").is_file() {
                 distribution.format(&file, &settings.scram)?;
             }
             let log = folder.join("broker.log");
-            let its = Arc::clone(&distribution);
-            let mut broker = Broker::new(node, its, file, log, settings.heap_mib);
+            let command = distribution.kafka(&file, settings.heap_mib, Archive::Use);
+            let started = StartedLine::in_log(&log);
+            let mut broker = Daemon::new(format!("broker {node}"), command, log, started);
             broker.begin()?;
             brokers.insert(node, broker);
         }
         for broker in brokers.values_mut() {
             broker.started()?;
         }
-        Ok(Self { brokers, ports, distribution, _scratch: scratch })
+        Ok(Self { brokers, ports, distribution, _folder: top })
     }
 
     /// Where clients begin, as `bootstrap.servers` takes it.
@@ -124,7 +114,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When Kafka does not take them.
-    pub fn allow(&self, rights: &[[&str; 4]]) -> Result<(), BrokerError> {
+    pub fn allow(&self, rights: &[[&str; 4]]) -> Result<(), DaemonError> {
         let rights: Vec<&str> = rights.iter().flatten().copied().collect();
         self.administer("granting rights", "allow", &rights)
     }
@@ -133,7 +123,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When Kafka does not take them.
-    pub fn set(&self, topic: &str, settings: &[[&str; 2]]) -> Result<(), BrokerError> {
+    pub fn set(&self, topic: &str, settings: &[[&str; 2]]) -> Result<(), DaemonError> {
         let mut args = vec![topic];
         args.extend(settings.iter().flatten());
         self.administer("changing a topic's settings", "set", &args)
@@ -143,16 +133,16 @@ impl Cluster {
     ///
     /// # Errors
     /// When Kafka does not do it.
-    pub fn delete(&self, topics: &[&str]) -> Result<(), BrokerError> {
+    pub fn delete(&self, topics: &[&str]) -> Result<(), DaemonError> {
         self.administer("deleting topics", "delete", topics)
     }
 
-    fn administer(&self, what: &str, thing: &str, rest: &[&str]) -> Result<(), BrokerError> {
+    fn administer(&self, what: &str, thing: &str, rest: &[&str]) -> Result<(), DaemonError> {
         // The listener between brokers needs no authentication.
         let one = |ports: &Ports| format!("127.0.0.1:{}", ports[1]);
-        let mut args = vec![self.ports.values().map(one).collect::<Vec<_>>().join(",")];
-        args.push(thing.to_owned());
-        args.extend(rest.iter().map(|it| (*it).to_owned()));
+        let brokers = self.ports.values().map(one).collect::<Vec<_>>().join(",");
+        let mut args = vec![brokers.as_str(), thing];
+        args.extend_from_slice(rest);
         self.distribution.administer(what, &args)
     }
 
@@ -160,14 +150,14 @@ impl Cluster {
     ///
     /// # Panics
     /// Where the cluster has none of that number.
-    pub fn broker(&mut self, node: u32) -> &mut Broker {
+    pub fn broker(&mut self, node: u32) -> &mut Daemon {
         let brokers = self.brokers.len();
         let broker = self.brokers.get_mut(&node);
         broker.unwrap_or_else(|| panic!("broker {node} of a cluster of {brokers}"))
     }
 
     /// All of them.
-    pub fn brokers(&mut self) -> impl Iterator<Item = &mut Broker> {
+    pub fn brokers(&mut self) -> impl Iterator<Item = &mut Daemon> {
         self.brokers.values_mut()
     }
 }

@@ -3,16 +3,13 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
 
-use nix::sys::signal::Signal;
+use headwater_daemon::{CacheFolder, Daemon, DaemonError, free_ports, run};
 
-use crate::error::BrokerError;
 use crate::listener::Listener;
-use crate::ports::free_ports;
-use crate::process::{self, Process};
 use crate::properties;
-use crate::startup::wait_for_start;
+use crate::started_line::StartedLine;
 
 /// The version in `kafka/pom.xml`.
 const VERSION: &str = "4.3.1";
@@ -24,16 +21,13 @@ const LOG4J: &str = include_str!("../kafka/log4j2.properties");
 /// Any 16 bytes in URL-safe base64; topics have random ids of their own.
 const CLUSTER_ID: &str = "aGVhZHdhdGVyLWtra2trMA";
 
-/// How long the broker that the archive is made of may take to stop and write it.
-const ARCHIVE_WITHIN: Duration = Duration::from_secs(60);
-
-/// The heap of that broker.
+/// The heap of the broker that the archive is made of.
 const HEAP_MIB: u32 = 256;
 
 /// Kafka, ready to be started.
 #[derive(Debug)]
 pub(crate) struct Distribution {
-    home: PathBuf,
+    home: CacheFolder,
 }
 
 /// What a start does with the class archive.
@@ -51,123 +45,96 @@ impl Distribution {
     ///
     /// # Errors
     /// When Maven or Java are missing or fail.
-    pub(crate) fn prepare() -> Result<Self, BrokerError> {
-        let distribution = Self { home: home()? };
-        let home = &distribution.home;
-        fs::create_dir_all(home).map_err(BrokerError::file(home))?;
-        let lock = home.join("lock");
-        let held = File::create(&lock).map_err(BrokerError::file(&lock))?;
-        held.lock().map_err(BrokerError::file(&lock))?;
-        let ready = home.join("ready");
+    pub(crate) fn prepare() -> Result<Self, DaemonError> {
+        let home = CacheFolder::find("Kafka's jars", &format!("kafka-{VERSION}"))?;
+        let distribution = Self { home };
+        let _lock = distribution.home.lock(|| ())?;
+        let ready = distribution.file("ready");
         if !ready.is_file() {
             distribution.fetch()?;
             distribution.make_archive()?;
-            File::create(&ready).map_err(BrokerError::file(&ready))?;
+            File::create(&ready).map_err(DaemonError::file(&ready))?;
         }
         Ok(distribution)
     }
 
-    fn fetch(&self) -> Result<(), BrokerError> {
+    fn fetch(&self) -> Result<(), DaemonError> {
         self.write("pom.xml", POM)?;
         self.write("log4j2.properties", LOG4J)?;
-        let args = [
-            "-q".to_owned(),
-            "-B".to_owned(),
-            "-f".to_owned(),
-            self.home.join("pom.xml").display().to_string(),
-            "dependency:copy-dependencies".to_owned(),
-            "-DincludeScope=runtime".to_owned(),
-            format!("-DoutputDirectory={}", self.home.join("libs").display()),
-        ];
-        process::run("fetching Kafka's jars", "mvn", &args)
+        let mut maven = Command::new("mvn");
+        maven.args(["-q", "-B", "-f"]).arg(self.file("pom.xml"));
+        maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+        maven.arg(format!("-DoutputDirectory={}", self.file("libs").display()));
+        run("fetching Kafka's jars", &mut maven)
     }
 
     /// Starts a broker for nothing but the list of classes that it loads.
-    fn make_archive(&self) -> Result<(), BrokerError> {
-        let scratch = tempfile::tempdir().map_err(BrokerError::file(env::temp_dir()))?;
+    fn make_archive(&self) -> Result<(), DaemonError> {
+        let scratch = tempfile::tempdir().map_err(DaemonError::file(env::temp_dir()))?;
         let file = scratch.path().join("server.properties");
         let ports = [(1, free_ports()?)].into();
         let data = scratch.path().join("data");
         let text = properties::text(1, &ports, Listener::Plaintext, &data, &[].into());
-        fs::write(&file, text).map_err(BrokerError::file(&file))?;
+        fs::write(&file, text).map_err(DaemonError::file(&file))?;
         self.format(&file, &[])?;
         let log = scratch.path().join("log");
-        let process = Process::java(&self.kafka(&file, HEAP_MIB, Archive::Make), &log)?;
-        let started = wait_for_start(1, &process, &log);
-        // One that did not come up has no list worth keeping, and is not to stay.
-        let signal = if started.is_ok() { Signal::SIGTERM } else { Signal::SIGKILL };
-        let _ = process.signal(signal);
-        if process.ended_within(ARCHIVE_WITHIN).is_none() {
-            let _ = process.signal(Signal::SIGKILL);
-        }
-        started
+        let command = self.kafka(&file, HEAP_MIB, Archive::Make);
+        let mut broker = Daemon::new("broker 1", command, log.clone(), StartedLine::in_log(&log));
+        // One that does not come up has no list worth keeping, and is killed.
+        broker.start()?;
+        // It may fail to write the archive; then brokers start without one.
+        let _ = broker.stop();
+        Ok(())
     }
 
     /// Formats the data folder that `properties` names, with the users of `scram`.
-    pub(crate) fn format(&self, properties: &Path, scram: &[String]) -> Result<(), BrokerError> {
-        let mut args = vec!["-cp".to_owned(), self.class_path(), self.logging()];
-        args.extend(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"].map(Into::into));
-        args.push(properties.display().to_string());
+    pub(crate) fn format(&self, properties: &Path, scram: &[String]) -> Result<(), DaemonError> {
+        let mut java = self.java(&[]);
+        java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]).arg(properties);
         for user in scram {
-            args.extend(["--add-scram".to_owned(), user.clone()]);
+            java.args(["--add-scram", user]);
         }
-        process::run("formatting a broker's data", "java", &args)
+        run("formatting a broker's data", &mut java)
     }
 
-    /// The arguments of `java` that start a broker.
-    pub(crate) fn kafka(&self, properties: &Path, heap_mib: u32, archive: Archive) -> Vec<String> {
-        let file = self.home.join("classes.jsa");
+    /// The command that starts a broker.
+    pub(crate) fn kafka(&self, properties: &Path, heap_mib: u32, archive: Archive) -> Command {
+        let file = self.file("classes.jsa");
         let archive = match archive {
             Archive::Use => format!("-XX:SharedArchiveFile={}", file.display()),
             Archive::Make => format!("-XX:ArchiveClassesAtExit={}", file.display()),
         };
-        vec![
-            "-Xms64m".to_owned(),
-            format!("-Xmx{heap_mib}m"),
-            "-XX:+UseSerialGC".to_owned(),
-            "-XX:TieredStopAtLevel=1".to_owned(),
-            archive,
-            self.logging(),
-            "-cp".to_owned(),
-            self.class_path(),
-            "kafka.Kafka".to_owned(),
-            properties.display().to_string(),
-        ]
+        let heap = format!("-Xmx{heap_mib}m");
+        let options = ["-Xms64m", &heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", &archive];
+        let mut java = self.java(&options);
+        java.arg("kafka.Kafka").arg(properties);
+        java
     }
 
     /// Does `what` to a cluster, as `Admin.java` takes it.
-    pub(crate) fn administer(&self, what: &str, args: &[String]) -> Result<(), BrokerError> {
-        let scratch = tempfile::tempdir().map_err(BrokerError::file(env::temp_dir()))?;
+    pub(crate) fn administer(&self, what: &str, args: &[&str]) -> Result<(), DaemonError> {
+        let scratch = tempfile::tempdir().map_err(DaemonError::file(env::temp_dir()))?;
         let source = scratch.path().join("Admin.java");
-        fs::write(&source, ADMIN).map_err(BrokerError::file(&source))?;
-        let mut all = vec![
-            "-XX:TieredStopAtLevel=1".to_owned(),
-            self.logging(),
-            "-cp".to_owned(),
-            self.class_path(),
-            source.display().to_string(),
-        ];
-        all.extend_from_slice(args);
-        process::run(what, "java", &all)
+        fs::write(&source, ADMIN).map_err(DaemonError::file(&source))?;
+        let mut java = self.java(&["-XX:TieredStopAtLevel=1"]);
+        run(what, java.arg(source).args(args))
     }
 
-    fn class_path(&self) -> String {
-        format!("{}/*", self.home.join("libs").display())
+    /// Java with `options` and Kafka's classes.
+    fn java(&self, options: &[&str]) -> Command {
+        let mut java = Command::new("java");
+        let logging = self.file("log4j2.properties");
+        java.args(options).arg(format!("-Dlog4j2.configurationFile={}", logging.display()));
+        java.arg("-cp").arg(self.file("libs").join("*"));
+        java
     }
 
-    fn logging(&self) -> String {
-        format!("-Dlog4j2.configurationFile={}", self.home.join("log4j2.properties").display())
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), BrokerError> {
-        let path = self.home.join(name);
-        fs::write(&path, text).map_err(BrokerError::file(&path))
+    fn write(&self, name: &str, text: &str) -> Result<(), DaemonError> {
+        let path = self.file(name);
+        fs::write(&path, text).map_err(DaemonError::file(&path))
     }
-}
-
-fn home() -> Result<PathBuf, BrokerError> {
-    let wanted = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = wanted("XDG_CACHE_HOME").or_else(|| wanted("HOME").map(|home| home.join(".cache")));
-    let cache = cache.ok_or(BrokerError::NoCache)?;
-    Ok(cache.join("headwater").join(format!("kafka-{VERSION}")))
 }

@@ -7,7 +7,7 @@
 //! ```no_run
 //! use headwater_broker::{Cluster, ClusterSettings};
 //!
-//! # fn main() -> Result<(), headwater_broker::BrokerError> {
+//! # fn main() -> Result<(), headwater_broker::DaemonError> {
 //! let mut cluster = Cluster::start(ClusterSettings::default())?;
 //! println!("{}", cluster.bootstrap());
 //! cluster.broker(1).kill()?;
@@ -16,17 +16,12 @@
 //! # }
 //! ```
 
-mod broker;
 mod cluster;
 mod distribution;
-mod error;
 mod listener;
-mod ports;
-mod process;
 mod properties;
-mod startup;
+mod started_line;
 
-pub use broker::Broker;
 pub use cluster::{Cluster, ClusterSettings};
-pub use error::BrokerError;
+pub use headwater_daemon::{Daemon, DaemonError};
 pub use listener::Listener;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use headwater_broker::{BrokerError, Cluster, ClusterSettings};
-use nix::sys::signal::{SigSet, Signal};
+use headwater_broker::{Cluster, ClusterSettings, Daemon, DaemonError};
+use headwater_daemon::{StopSignals, exit_code};
 
 /// A Kafka on loopback, for development: no users, no TLS, one disk.
 #[derive(Debug, Parser)]
@@ -23,24 +23,12 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("headwater-broker: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                eprintln!("  {cause}");
-                source = cause.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("headwater-broker", run(Args::parse()))
 }
 
-fn run(args: Args) -> Result<(), BrokerError> {
+fn run(args: Args) -> Result<(), DaemonError> {
     // Before any thread starts, so that only the wait below receives a signal.
-    let stops = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    let blocked = stops.thread_block();
+    let stops = StopSignals::block();
     let mut cluster = Cluster::start(ClusterSettings {
         brokers: args.brokers,
         data: args.data,
@@ -52,9 +40,6 @@ fn run(args: Args) -> Result<(), BrokerError> {
     eprintln!("Kafka runs. In another terminal:");
     eprintln!("  kcat -b {bootstrap} -L");
     eprintln!("Ctrl-C stops it");
-    // Where signals cannot be waited for, it runs until it is killed, and its brokers with it.
-    if blocked.is_ok() {
-        let _ = stops.wait();
-    }
-    cluster.brokers().try_for_each(headwater_broker::Broker::stop)
+    stops.wait();
+    cluster.brokers().try_for_each(Daemon::stop)
 }

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::listener::Listener;
-use crate::ports::Ports;
+
+/// The ports of one node, in the order clients, brokers, controllers.
+pub(crate) type Ports = [u16; 3];
 
 /// What tests cannot wait for, and what a machine shared by several of them cannot spare. Any of
 /// these can be set otherwise.

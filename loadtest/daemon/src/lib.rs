@@ -1,0 +1,31 @@
+//! Servers on loopback as processes that end with their starter: what Kafka and Kubernetes have in
+//! common when tests and development run them.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `daemon` | a server on its data: started, ready, frozen, killed, started again |
+//! | `data_folder` | the folder of its data, kept or not |
+//! | `process` | a process that ends with the process that started it |
+//! | `output` | the end of a long output |
+//! | `ports` | free ports of loopback |
+//! | `cache` | the folder that keeps what every clone and every process shares |
+//! | `foreground` | a program that runs until it is stopped |
+//! | `error` | the failures |
+
+mod cache;
+mod daemon;
+mod data_folder;
+mod error;
+mod foreground;
+mod output;
+mod ports;
+mod process;
+
+pub use cache::{CacheFolder, CacheLock};
+pub use daemon::{Daemon, Readiness};
+pub use data_folder::DataFolder;
+pub use error::DaemonError;
+pub use foreground::{StopSignals, exit_code};
+pub use output::tail;
+pub use ports::free_ports;
+pub use process::{Process, run};
