@@ -1,0 +1,114 @@
+//! The build of the program from its source.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use headwater_daemon::{DaemonError, Process, tail};
+use nix::sys::signal::Signal;
+
+use crate::source::Source;
+
+/// The time limit of a build: on two busy cores it takes a quarter of this.
+const BUILD_WITHIN: Duration = Duration::from_secs(60 * 60);
+
+/// The interval between two lines of progress.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The packages that are compiled. The count is for display alone.
+const PACKAGES: usize = 2_700;
+
+/// What they take, with an empty cache.
+const TOOK: &str = "9 min on two cores";
+
+/// A build in a folder of its own, which survives a kill and then shortens the next build.
+#[derive(Debug)]
+pub(crate) struct GoBuild<'a> {
+    /// The program `go`.
+    pub(crate) go: &'a OsStr,
+    pub(crate) source: &'a Source,
+    pub(crate) folder: &'a Path,
+}
+
+impl GoBuild<'_> {
+    /// Writes the program to `program`. Prints how far it is, because it takes minutes.
+    ///
+    /// # Errors
+    /// The build fails; the failure has the end of its output.
+    pub(crate) fn run(&self, program: &Path) -> Result<(), DaemonError> {
+        let what = format!("building Kubernetes {}", self.source.version());
+        let log = self.folder.join("build.log");
+        let command = self.command(program)?;
+        // An earlier build's packages count no more.
+        let _ = fs::remove_file(&log);
+        let began = Instant::now();
+        let process = Process::start(&command, &log)?;
+        while began.elapsed() < BUILD_WITHIN {
+            match process.ended_within(INTERVAL) {
+                Some(Ok(status)) if status.success() => return Ok(()),
+                Some(end) => {
+                    let status = end.map_or_else(|error| error.to_string(), |end| end.to_string());
+                    return Err(DaemonError::Failed { what, status, output: tail(&log) });
+                }
+                None => {
+                    let text = fs::read_to_string(&log).unwrap_or_default();
+                    let seconds = began.elapsed().as_secs();
+                    let time = format!("{}:{:02}", seconds / 60, seconds % 60);
+                    eprintln!("{what}: {} after {time} ({TOOK})", progress(&text));
+                }
+            }
+        }
+        // It may have ended just now.
+        let _ = process.signal(Signal::SIGKILL);
+        Err(DaemonError::Late { what, seconds: BUILD_WITHIN.as_secs(), output: tail(&log) })
+    }
+
+    fn command(&self, program: &Path) -> Result<Command, DaemonError> {
+        let source = self.folder.join("source");
+        self.source.write(&source)?;
+        let mut command = Command::new(self.go);
+        command.current_dir(source).args(["build", "-v", "-trimpath", "-buildvcs=false"]);
+        command.arg("-ldflags").arg(self.source.linker_flags()).arg("-o").arg(program);
+        // A static program; and no setting of the user's for other modules.
+        command.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
+        // Gigabytes that no later build reads.
+        command.env("GOCACHE", self.folder("cache")?).env("GOTMPDIR", self.folder("tmp")?);
+        if env::var_os("HOME").is_none() {
+            // Go has no place for modules then. Writable, so that it can be removed.
+            command.arg("-modcacherw").env("GOPATH", self.folder("modules")?);
+        }
+        Ok(command)
+    }
+
+    fn folder(&self, name: &str) -> Result<PathBuf, DaemonError> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
+        Ok(folder)
+    }
+}
+
+/// How far a build is by its output: a line for each download, then one for each package.
+fn progress(output: &str) -> String {
+    let (downloads, packages): (Vec<_>, Vec<_>) =
+        output.lines().partition(|line| line.starts_with("go: "));
+    match packages.len() {
+        0 => format!("{} modules downloaded", downloads.len()),
+        count => format!("{count} of about {PACKAGES} packages"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn downloads_are_no_packages() {
+        let mut output = "go: downloading k8s.io/api v0.36.3\n".to_owned();
+        assert_eq!(progress(&output), "1 modules downloaded");
+        output += "internal/abi\nk8s.io/api/core/v1\n";
+        assert_eq!(progress(&output), format!("2 of about {PACKAGES} packages"));
+    }
+}
