@@ -1,4 +1,4 @@
-//! `cargo xtask up` and `cargo xtask kafka`: build a program, then exec it.
+//! `cargo xtask up`, `kafka` and `cluster`: build a program, then exec it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -32,8 +32,21 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// # Errors
 /// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::build_programs(place, Work::Test, &["headwater-broker", "headwater", "headwater-shim"])?;
-    let program = place.binaries(Profile::Dev).join("headwater-broker");
+    beside_headwater(place, "headwater-broker", args)
+}
+
+/// Builds the control plane for development, then execs it.
+///
+/// # Errors
+/// The build or the exec fails; otherwise the function does not return.
+pub(crate) fn cluster(place: &Place, args: &[String]) -> Result<(), Failure> {
+    beside_headwater(place, "headwater-cluster", args)
+}
+
+/// Builds Headwater and a server to develop against, then execs the server.
+fn beside_headwater(place: &Place, server: &str, args: &[String]) -> Result<(), Failure> {
+    suite::build_programs(place, Work::Test, &[server, "headwater", "headwater-shim"])?;
+    let program = place.binaries(Profile::Dev).join(server);
     let error = Command::new(&program).args(args).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }

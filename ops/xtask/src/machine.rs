@@ -1,7 +1,8 @@
 //! The packages that the build and the tests need besides a Rust toolchain, and their installation.
 //!
 //! RocksDB is C++: it needs a C++ compiler, and libclang to read its C header for the bindings.
-//! Kafka's client is C and uses OpenSSL for TLS. Kafka itself, which the tests start, is Java.
+//! Kafka's client is C and uses OpenSSL for TLS. Kafka itself, which the tests start, is Java; the
+//! Kubernetes control plane, which they start too, is Go.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ struct Need {
     apk: &'static str,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 8] = [
     Need {
         work: Work::Build,
         what: "a C++ compiler",
@@ -92,6 +93,15 @@ const NEEDS: [Need; 7] = [
         apt: "maven",
         dnf: "maven",
         apk: "maven",
+    },
+    Need {
+        work: Work::Test,
+        what: "Go 1.21 or later",
+        why: "tests run against a real Kubernetes API, compiled from source",
+        is_there: go_is_there,
+        apt: "golang-go",
+        dnf: "golang",
+        apk: "go",
     },
 ];
 
@@ -198,6 +208,21 @@ fn openssl_is_there() -> bool {
     found.is_ok() || env::var_os("OPENSSL_DIR").is_some()
 }
 
+fn go_is_there() -> bool {
+    let version = step::output(Command::new("go").args(["env", "GOVERSION"]));
+    version.is_ok_and(|version| can_update_itself(version.trim()))
+}
+
+/// Whether a Go of this version, such as `go1.26.8`, downloads the later one that a module needs.
+fn can_update_itself(version: &str) -> bool {
+    let Some(numbers) = version.strip_prefix("go") else { return false };
+    let mut numbers = numbers.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (1, 21),
+        _ => false,
+    }
+}
+
 fn libclang_is_there() -> bool {
     env::var_os("LIBCLANG_PATH").is_some()
         || on_path("clang") && library_folders().iter().any(|folder| holds_libclang(folder))
@@ -263,9 +288,21 @@ mod tests {
     }
 
     #[test]
+    fn a_go_before_toolchains_were_modules_is_too_old() {
+        for version in ["go1.21.0", "go1.26.8", "go1.27rc1", "go2.0"] {
+            assert!(can_update_itself(version), "{version}");
+        }
+        for version in ["go1.20.14", "go1.19", "devel", ""] {
+            assert!(!can_update_itself(version), "{version}");
+        }
+    }
+
+    #[test]
     fn the_failure_names_every_package() {
         let text = by_hand(&NEEDS.iter().collect::<Vec<_>>()).to_string();
-        for package in ["g++", "gcc-c++", "libclang-dev", "clang-devel", "libssl-dev", "maven"] {
+        for package in
+            ["g++", "gcc-c++", "libclang-dev", "clang-devel", "libssl-dev", "maven", "golang"]
+        {
             assert!(text.contains(package), "{text}");
         }
     }

@@ -36,6 +36,8 @@ cargo xtask COMMAND
   fix                     format, and apply what the lints can mend by themselves
   tidy                    the rules of the source tree, without building anything
   kafka [ARGS]            run a Kafka on loopback to develop against; for ARGS see `--help`
+  cluster [ARGS]          run a Kubernetes control plane on loopback to develop against;
+                          for ARGS see `--help`
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
   survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
@@ -70,6 +72,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "fix" => check::fix(&place),
         "tidy" => tidy::tidy(&place),
         "kafka" => demo::kafka(&place, args),
+        "cluster" => demo::cluster(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
         "loadtest" => loadtest::loadtest(&place, args),
         "dist" => dist::dist(&place, args),

@@ -7,6 +7,7 @@ mod programs;
 mod slowest;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::claim;
 use crate::first_build::watched;
@@ -35,6 +36,7 @@ pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// The build or a test fails.
 pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
     steps.take("build", || build(place))?;
+    steps.take("control plane", || build_control_plane(place))?;
     if args.is_empty() {
         steps.take("test", || programs::run(place))?;
         return steps.take("examples in docs", || step::run(&mut place.cargo(&DOC_TESTS)));
@@ -48,6 +50,13 @@ pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> R
 /// The build fails.
 pub(crate) fn build(place: &Place) -> Result<(), Failure> {
     watched(place, Profile::Dev, || step::run(&mut place.cargo(&BUILD)))
+}
+
+/// Builds the Kubernetes control plane that tests start. It is built once on a machine, and prints
+/// how far it is.
+fn build_control_plane(place: &Place) -> Result<(), Failure> {
+    let program = place.binaries(Profile::Dev).join("headwater-cluster");
+    step::run(Command::new(program).arg("--build"))
 }
 
 /// Builds these programs and nothing that they do not need.
