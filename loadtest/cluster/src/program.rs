@@ -104,7 +104,7 @@ impl Program {
     }
 }
 
-/// What `go` says of its version.
+/// The version that `go` reports.
 fn version_of(go: &OsStr) -> Result<String, DaemonError> {
     // Not where a `go.mod` could choose another one.
     let output = Command::new(go).arg("version").current_dir("/").stdin(Stdio::null()).output();

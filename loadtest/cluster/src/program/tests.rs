@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A Go that writes down each of its builds, and builds a script; or fails where its source says
-/// so.
+/// A Go that records each of its builds, and builds a script; it fails if its source is
+/// `broken`.
 const STAND_IN: &str = r#"#!/bin/sh
 [ "$1" = version ] && echo "go version go1.99 linux/amd64" && exit
 echo build >> "$(dirname "$0")/builds"

@@ -1,6 +1,6 @@
 //! The program that developers run, and its end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -35,14 +35,20 @@ impl Foreground {
         let [port] = free_ports().expect("a port");
         let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-cluster"));
         command.arg("--port").arg(port.to_string()).arg("--data").arg(&data);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let hints = scratch.path().join("hints");
+        let file = File::create(&hints).expect("a file");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         // Neither is for it.
         command.env_remove("KUBECONFIG").env("HTTPS_PROXY", "http://127.0.0.1:1");
         let mut process = command.spawn().expect("it starts");
         let mut printed = String::new();
         let output = process.stdout.take().expect("piped");
         BufReader::new(output).read_line(&mut printed).expect("its output");
-        assert_eq!(Path::new(printed.trim_end()), data.join("kubeconfig"));
+        let kubeconfig = data.join("kubeconfig");
+        let read = || fs::read_to_string(&hints).expect("a file");
+        assert_eq!(Path::new(printed.trim_end()), kubeconfig, "{}", read());
+        let export = format!("export KUBECONFIG={}\n", kubeconfig.display());
+        wait_for("no export line", || read().contains(&export).then_some(()));
         Self { process, data, _scratch: scratch }
     }
 
