@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 
 use crate::access::{AccessError, Connection};
-use crate::cluster_objects::{Change, ClusterObjects, Fetched};
+use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
 use crate::kind::Kind;
@@ -67,7 +67,7 @@ enum FirstList {
 
 /// The end of a request.
 enum Done {
-    Fetched(Fetch, Fetched),
+    Fetched(Fetch, FetchAnswer),
     Looked(Result<ServerLook, RequestError>),
 }
 
@@ -482,13 +482,13 @@ impl Running {
 }
 
 /// Requests objects, again after each failure.
-async fn fetched(connection: &Connection, fetch: &Fetch) -> Fetched {
+async fn fetched(connection: &Connection, fetch: &Fetch) -> FetchAnswer {
     let mut pause = FETCH_PAUSE_MIN;
     loop {
         let answer = timeout(FETCH_WITHIN, request_objects(connection, fetch)).await;
         match answer.unwrap_or(Err(RequestError::Silent(FETCH_WITHIN))) {
-            Ok(objects) => return Fetched::Objects(objects),
-            Err(error) if error.kind() == FailureKind::Refused => return Fetched::Refused,
+            Ok(objects) => return FetchAnswer::Objects(objects),
+            Err(error) if error.kind() == FailureKind::Refused => return FetchAnswer::Refused,
             Err(error) => {
                 let error = error.describe(&connection.server);
                 tracing::debug!(?fetch, error, "a request for objects failed");
