@@ -3,7 +3,7 @@
 //! Clones share one cache, and cargo rebuilds a crate only if a source is newer than its build: an
 //! older clone would run the programs of a younger one. The cache therefore names the clone that
 //! built last. Another clone first removes the builds of our own crates, which take minutes, and
-//! keeps those of the dependencies, which take half an hour.
+//! keeps those of the dependencies, which take a quarter of an hour or more.
 
 use std::fs;
 

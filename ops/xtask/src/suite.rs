@@ -16,7 +16,7 @@ use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 
 /// Measured with an empty cache: 29 min on two cores with every test, of which RocksDB takes 17.
-const FIRST_BUILD: &str = "about half an hour on two cores, most of it RocksDB's C++";
+const FIRST_BUILD: &str = "20 to 30 min on two cores, most of it RocksDB's C++";
 
 /// `cargo xtask test`: builds everything once and runs every test.
 ///

@@ -1,7 +1,7 @@
 //! Which objects of a cluster the controller gets, over all kinds. No request is sent here.
 //!
 //! - **Edge nodes** are the Nodes that the selector lists. A node that comes brings its pods and volume
-//!   attachments: what the watches sent of them before was dropped, so they are requested. A node that
+//!   attachments: their earlier events were dropped, so they are requested. A node that
 //!   leaves takes them with it.
 //! - **Named objects** are sent while a stream names them. Until the first list is complete, that is what
 //!   the objects sent so far name; afterwards, what the controller wants. An object that is wanted and
@@ -35,7 +35,7 @@ pub(crate) enum Change {
 
 /// The answer to a [`Fetch`].
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum FetchResult {
+pub(crate) enum FetchAnswer {
     /// The objects; of a request for one object none where it does not exist.
     Objects(Vec<RawObject>),
     /// The API server refuses: a right is missing, or the kind is not served.
@@ -131,13 +131,13 @@ impl<U: Uses> ClusterObjects<U> {
     }
 
     /// Applies the answer to a request.
-    pub(crate) fn fetched(&mut self, fetch: &Fetch, answer: FetchResult) -> Vec<Change> {
+    pub(crate) fn fetched(&mut self, fetch: &Fetch, answer: FetchAnswer) -> Vec<Change> {
         let Some(newer) = self.fetches.end(fetch) else { return Vec::new() };
         let kind = fetch.kind();
         let objects = match answer {
-            FetchResult::Objects(objects) => objects,
+            FetchAnswer::Objects(objects) => objects,
             // The state of the kind names the reason.
-            FetchResult::Refused => Vec::new(),
+            FetchAnswer::Refused => Vec::new(),
         };
         if let Fetch::Object(_, key) = fetch
             && objects.is_empty()
@@ -339,7 +339,7 @@ impl<U: Uses> ClusterObjects<U> {
         changes
     }
 
-    /// Requests what the watches may have sent of a node before it was an edge node.
+    /// Requests the objects of a node whose events were dropped before it was an edge node.
     fn add_node(&mut self, node: NodeName) {
         if self.objects(Kind::Pod).phase() != Phase::Unlisted {
             self.fetches.add(Fetch::PodsOf(node));

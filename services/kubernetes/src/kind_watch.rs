@@ -77,7 +77,7 @@ pub(crate) struct KindWatch {
 }
 
 /// The receiver of the messages is gone: the source ends.
-struct WatchEnd;
+struct SourceEnd;
 
 /// Why a turn did not succeed.
 enum Setback {
@@ -91,8 +91,8 @@ impl From<RequestError> for Setback {
     }
 }
 
-impl From<WatchEnd> for Setback {
-    fn from(_: WatchEnd) -> Self {
+impl From<SourceEnd> for Setback {
+    fn from(_: SourceEnd) -> Self {
         Self::Ended
     }
 }
@@ -205,7 +205,7 @@ impl KindWatch {
         reflector: &mut Reflector,
         error: &RequestError,
         pause: Duration,
-    ) -> Result<(), WatchEnd> {
+    ) -> Result<(), SourceEnd> {
         let pause = match error.kind() {
             FailureKind::Expired => {
                 // The usual end of a long absence, and no failure.
@@ -227,7 +227,7 @@ impl KindWatch {
     }
 
     /// Sends a message, and waits while the source is busy.
-    async fn say(&self, news: KindNews) -> Result<(), WatchEnd> {
-        self.messages.send(KindMessage { kind: self.kind, news }).await.map_err(|_| WatchEnd)
+    async fn say(&self, news: KindNews) -> Result<(), SourceEnd> {
+        self.messages.send(KindMessage { kind: self.kind, news }).await.map_err(|_| SourceEnd)
     }
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 
 use crate::access::{AccessError, Connection};
-use crate::cluster_objects::{Change, ClusterObjects, FetchResult};
+use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
 use crate::kind::Kind;
@@ -68,7 +68,7 @@ enum FirstList {
 
 /// The end of a request.
 enum Done {
-    Fetched(Fetch, FetchResult),
+    Fetched(Fetch, FetchAnswer),
     Looked(Result<ServerLook, RequestError>),
 }
 
@@ -495,13 +495,13 @@ impl Running {
 }
 
 /// Requests objects, again after each failure.
-async fn fetched(connection: &Connection, fetch: &Fetch) -> FetchResult {
+async fn fetched(connection: &Connection, fetch: &Fetch) -> FetchAnswer {
     let mut pause = FETCH_PAUSE_MIN;
     loop {
         let answer = timeout(FETCH_WITHIN, request_objects(connection, fetch)).await;
         match answer.unwrap_or(Err(RequestError::Silent(FETCH_WITHIN))) {
-            Ok(objects) => return FetchResult::Objects(objects),
-            Err(error) if error.kind() == FailureKind::Refused => return FetchResult::Refused,
+            Ok(objects) => return FetchAnswer::Objects(objects),
+            Err(error) if error.kind() == FailureKind::Refused => return FetchAnswer::Refused,
             Err(error) => {
                 let error = error.describe(&connection.server);
                 tracing::debug!(?fetch, error, "a request for objects failed");

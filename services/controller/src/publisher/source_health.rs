@@ -21,9 +21,9 @@ impl SourceHealth {
         Self { states, lost_since: None }
     }
 
-    /// Whether every source follows now.
+    /// Whether every source as a whole follows now.
     pub(super) fn is_well(&self) -> bool {
-        self.states.borrow().all_follow()
+        self.states.borrow().sources_follow()
     }
 
     /// Waits until a state changes; for ever once no source reports any more. Cancel safe.

@@ -79,6 +79,13 @@ impl SourceStates {
         self.parts.values().all(|state| *state == SourceState::Following)
     }
 
+    /// Whether every source as a whole follows. A part of one may have failed, such as a kind of
+    /// objects that a source may not read: the rest goes on.
+    pub fn sources_follow(&self) -> bool {
+        let mut wholes = self.parts.iter().filter(|(part, _)| part.part.is_empty());
+        wholes.all(|(_, state)| *state == SourceState::Following)
+    }
+
     /// The parts that do not follow, in words; empty when all do.
     pub fn unready(&self) -> Vec<String> {
         let waiting = self.parts.iter().filter(|(_, state)| **state != SourceState::Following);

@@ -11,9 +11,9 @@ use super::*;
 
 /// What the controller wants, as a test sets it.
 #[derive(Clone, Default)]
-struct NamedKeys(Rc<RefCell<BTreeSet<ResourceKey>>>);
+struct TestUses(Rc<RefCell<BTreeSet<ResourceKey>>>);
 
-impl Uses for NamedKeys {
+impl Uses for TestUses {
     fn is_used(&self, key: &ResourceKey) -> bool {
         self.0.borrow().contains(key)
     }
@@ -58,15 +58,15 @@ fn text(changes: Vec<Change>) -> Vec<String> {
 
 /// The core and what a controller does with its changes.
 struct World {
-    objects: ClusterObjects<NamedKeys>,
-    wanted: NamedKeys,
+    objects: ClusterObjects<TestUses>,
+    wanted: TestUses,
     /// What the controller has: the UID of each key.
     has: BTreeMap<ResourceKey, String>,
 }
 
 impl World {
     fn new() -> Self {
-        let wanted = NamedKeys::default();
+        let wanted = TestUses::default();
         Self { objects: ClusterObjects::new(wanted.clone()), wanted, has: BTreeMap::new() }
     }
 
@@ -129,7 +129,7 @@ impl World {
     }
 
     fn answer(&mut self, fetch: &Fetch, objects: Vec<RawObject>) -> Vec<String> {
-        let changes = self.objects.fetched(fetch, FetchResult::Objects(objects));
+        let changes = self.objects.fetched(fetch, FetchAnswer::Objects(objects));
         self.take(changes)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headwater_cluster::{ControlPlane, Part};
 
-use crate::world::{Kubectl as _, World, config, control_plane, node, only_api, pod};
+use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_api, pod};
 
 /// The time within which a frozen server is noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(65);
@@ -43,7 +43,7 @@ async fn an_api_server_that_is_killed_loses_no_change_and_removes_nothing() {
         let arrived = async {
             while world.value("node/gw", "settings").await.as_ref() != Some(&value.as_str().into())
             {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(POLL).await;
             }
         };
         tokio::time::timeout(RIGHT_WITHIN, arrived).await.expect("the change arrives");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_kubernetes::KubernetesSettings;
 
-use crate::world::{Kubectl as _, World, config, control_plane, node, only_api, pod};
+use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_api, pod};
 
 const KEYS: [&str; 3] = ["default/configmap/settings", "default/pod/p", "null/node/gw"];
 
@@ -79,7 +79,7 @@ async fn a_server_that_was_set_back_is_noticed_and_listed_anew() {
         || world.value("node/gw", "settings").await != Some("old".into())
     {
         assert!(Instant::now() < end, "the server went back, and that is not noticed");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(POLL).await;
     }
     world.has("node/gw", &KEYS).await;
     running.controller.stop().await;

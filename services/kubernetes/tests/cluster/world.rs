@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 /// How long a condition may take to hold.
 const SOON: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A control plane that only stores objects.
 pub(crate) fn control_plane() -> ControlPlane {
