@@ -8,7 +8,7 @@ use std::time::Duration;
 use alphanumeric_sort::compare_str;
 use headwater_edge::EdgeStatus;
 use headwater_event::{Checkpoint, NodeName, NodeProgress, Seq, StreamId};
-use headwater_log::Silence;
+use headwater_log::LogContact;
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 use headwater_view::StreamReader;
 use jiff::Timestamp;
@@ -32,9 +32,9 @@ mod state {
 /// The code of the refusal of a held identity, in an edge's trouble.
 const CLONE_REFUSED: &str = "(Clone)";
 
-/// A log that has not answered for so long is a trouble. The leaders of a broker that stops in order
-/// move in less.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// A log that has not answered anything for so long is a trouble: longer than the writer's heartbeats,
+/// which each reader receives, are apart.
+const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// The trouble of a node that is connected, though no object and no setting names it.
 const NOT_NAMED: &str = "it is connected, but nothing is for it: no object names it, nor does the \
@@ -150,23 +150,25 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
 fn troubles(dependencies: &OperatorDependencies, now_ms: i64) -> Vec<String> {
     let mut troubles = (dependencies.troubles)();
     let logs = dependencies.logs.iter().flat_map(|logs| [&logs.downstream, &logs.upstream]);
-    let longest = logs.filter_map(|log| log.silence()).max_by_key(|silence| silence.lasts);
-    if let Some(silence) = longest.filter(|silence| silence.lasts >= SILENCE_MAX)
-        // A reader or writer that has given up says more.
+    let contact = logs.filter_map(|log| log.contact()).reduce(LogContact::joined);
+    // A reader or writer that has given up says more.
+    if let Some(contact) = contact
         && troubles.iter().all(|trouble| !trouble.contains("Kafka"))
     {
-        troubles.push(silent(&silence, now_ms));
+        troubles.extend(silence(&contact, now_ms));
     }
     troubles
 }
 
-fn silent(silence: &Silence, now_ms: i64) -> String {
-    let lasts_ms = i64::try_from(silence.lasts.as_millis()).unwrap_or(i64::MAX);
+/// The trouble of a log that does not answer, if it lasts.
+fn silence(contact: &LogContact, now_ms: i64) -> Option<String> {
+    let lasts = contact.silence().filter(|lasts| *lasts >= SILENCE_MAX)?;
+    let lasts_ms = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
     let since = Timestamp::from_millisecond(now_ms.saturating_sub(lasts_ms)).unwrap_or_default();
-    format!(
+    Some(format!(
         "{} has not answered since {since:.0}; what is asked of it waits. Look at its brokers",
-        silence.of
-    )
+        contact.with
+    ))
 }
 
 /// A node's state in a word: the worst that applies.
@@ -406,5 +408,25 @@ mod tests {
         assert_eq!(state_of(&node, true), state::DISK_FULL);
         node.trouble = "the Outbox database failed".to_owned();
         assert_eq!(state_of(&node, true), state::FAILED);
+    }
+
+    #[test]
+    fn a_log_is_silent_if_neither_of_its_topics_answers_what_is_asked() {
+        let seconds = |count: Option<u64>| count.map(Duration::from_secs);
+        let contact = |waits, answered| LogContact {
+            with: "Kafka at b:1".to_owned(),
+            waits: seconds(waits),
+            answered: seconds(answered),
+        };
+        let silence_of = |contact: &LogContact| silence(contact, 9_000);
+        assert_eq!(silence_of(&contact(Some(3), None)), None);
+        let text = "Kafka at b:1 has not answered since 1970-01-01T00:00:05Z; what is asked of it \
+                    waits. Look at its brokers";
+        assert_eq!(silence_of(&contact(Some(4), None)).as_deref(), Some(text));
+        assert_eq!(silence_of(&contact(Some(8), Some(4))).as_deref(), Some(text));
+        assert_eq!(silence_of(&contact(Some(8), Some(1))), None, "it answers something else");
+        assert_eq!(silence_of(&contact(None, Some(8))), None, "nothing is asked");
+        let both = contact(Some(8), None).joined(contact(None, Some(1)));
+        assert_eq!(silence_of(&both), None, "the other topic has records");
     }
 }

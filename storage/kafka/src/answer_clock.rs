@@ -23,6 +23,8 @@ struct PendingRequests {
     /// The appends whose outcome is not known, by their number.
     appends: BTreeMap<u64, Instant>,
     last_append: u64,
+    /// The time of the last answer to anything, or of the last record.
+    heard: Option<Instant>,
 }
 
 /// An append whose outcome is not known; it is, once this is dropped.
@@ -44,8 +46,9 @@ impl AnswerClock {
     }
 
     /// A broker has answered a request.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn answered(&self, now: Instant) {
         let mut pending = self.lock();
+        pending.heard = Some(now);
         pending.open_requests = pending.open_requests.saturating_sub(1);
         (pending.request, pending.failed) = (None, None);
     }
@@ -66,8 +69,18 @@ impl AnswerClock {
         PendingAppend { clock: self, number }
     }
 
+    /// A broker has written records, or sent some.
+    pub(crate) fn heard(&self, now: Instant) {
+        self.lock().heard = Some(now);
+    }
+
+    /// The time since the last answer to anything.
+    pub(crate) fn answered_ago(&self, now: Instant) -> Option<Duration> {
+        Some(now.saturating_duration_since(self.lock().heard?))
+    }
+
     /// For how long the oldest request or append has had no answer.
-    pub(crate) fn silence(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn waits(&self, now: Instant) -> Option<Duration> {
         let pending = self.lock();
         let append = pending.appends.values().next().copied();
         let request = pending.request.filter(|_| pending.asks(now));
@@ -103,13 +116,13 @@ mod tests {
         let clock = AnswerClock::default();
         let start = Instant::now();
         let at = |second: u64| start + Duration::from_secs(second);
-        let seconds = |now| clock.silence(at(now)).map(|silence| silence.as_secs());
+        let seconds = |now| clock.waits(at(now)).map(|waits| waits.as_secs());
         assert_eq!(seconds(9), None, "nothing is asked");
         clock.asked(at(1));
         clock.failed(at(2));
         clock.asked(at(3));
         assert_eq!(seconds(4), Some(3), "the same request once more");
-        clock.answered();
+        clock.answered(at(4));
         assert_eq!(seconds(4), None);
         let first = clock.begin_append(at(5));
         let second = clock.begin_append(at(6));
@@ -119,7 +132,9 @@ mod tests {
         assert_eq!(seconds(9), Some(3));
         drop(second);
         assert_eq!(seconds(9), Some(2));
-        clock.answered();
+        clock.heard(at(8));
+        assert_eq!(clock.answered_ago(at(9)), Some(Duration::from_secs(1)));
+        clock.answered(at(9));
         assert_eq!(seconds(9), None);
     }
 
@@ -128,7 +143,7 @@ mod tests {
         let clock = AnswerClock::default();
         let start = Instant::now();
         let at = |second: u64| start + Duration::from_secs(second);
-        let seconds = |now| clock.silence(at(now)).map(|silence| silence.as_secs());
+        let seconds = |now| clock.waits(at(now)).map(|waits| waits.as_secs());
         clock.asked(at(0));
         assert_eq!(seconds(9), Some(9));
         clock.failed(at(10));

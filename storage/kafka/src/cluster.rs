@@ -211,7 +211,7 @@ impl ClusterClient {
             match ask(client.client(), left.max(RETRY_AFTER)) {
                 Ok(answer) => {
                     self.context.last_error.clear();
-                    self.clock.answered();
+                    self.clock.answered(Instant::now());
                     return Ok(answer);
                 }
                 Err((code, _)) if is_transient(code) && left > RETRY_AFTER => {
@@ -219,7 +219,7 @@ impl ClusterClient {
                 }
                 Err(failed) => {
                     if is_answer(failed.0) {
-                        self.clock.answered();
+                        self.clock.answered(Instant::now());
                     } else {
                         self.clock.failed(Instant::now());
                         self.replace(&client);
@@ -307,7 +307,7 @@ mod tests {
         let first = cluster.client();
         cluster.topic_id().expect_err("no answer");
         assert!(!Arc::ptr_eq(&first, &cluster.client()));
-        let silence = cluster.clock().silence(Instant::now()).expect("no broker has answered");
+        let silence = cluster.clock().waits(Instant::now()).expect("no broker has answered");
         assert!(silence >= Duration::from_millis(100), "{silence:?}");
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use headwater_event::{Cursor, Partition};
 use headwater_log::{
-    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition, Silence,
+    Append, AppendError, Bounds, Description, Log, LogContact, ReadError, Reader, RecordPosition,
 };
 
 use crate::appender::{KafkaAppender, SentAppend};
@@ -139,6 +139,9 @@ impl Log for KafkaLog {
         let pending = self.cluster.clock().begin_append(start);
         let result = self.append_all(&records).await;
         drop(pending);
+        if result.is_ok() {
+            self.cluster.clock().heard(Instant::now());
+        }
         if let Some(counts) = &self.counts {
             counts.appended(&records, &result, start.elapsed());
         }
@@ -164,9 +167,10 @@ impl Log for KafkaLog {
         Ok(Box::new(opened?))
     }
 
-    fn silence(&self) -> Option<Silence> {
-        let lasts = self.cluster.clock().silence(Instant::now())?;
-        Some(Silence { of: format!("Kafka at {}", self.settings.brokers), lasts })
+    fn contact(&self) -> Option<LogContact> {
+        let (clock, now) = (self.cluster.clock(), Instant::now());
+        let with = format!("Kafka at {}", self.settings.brokers);
+        Some(LogContact { with, waits: clock.waits(now), answered: clock.answered_ago(now) })
     }
 }
 

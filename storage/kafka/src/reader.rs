@@ -9,7 +9,7 @@ mod topic_watch;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, Offset, Partition, TopicId};
@@ -47,6 +47,7 @@ pub(crate) struct KafkaReader {
     wake: Arc<Notify>,
     position: Arc<ReaderPosition>,
     counts: Option<Arc<Counts>>,
+    cluster: Arc<ClusterClient>,
     /// The end of the last returned batch: handled once the next batch is requested.
     returned: Option<(Partition, Offset)>,
     /// Why the reader cannot go on, from the watch.
@@ -67,14 +68,23 @@ impl KafkaReader {
         let position = readers.open(from.collect());
         let records =
             RecordStream::open(&dependencies, topic, cursors, position.clone(), wake.clone())?;
-        let counts = dependencies.counts.clone();
+        let (counts, cluster) = (dependencies.counts.clone(), dependencies.cluster.clone());
         if let Some(counts) = &counts {
             counts.opened();
         }
         let (sender, faults) = mpsc::channel(1);
         let watch = TopicWatch { dependencies, topic, position: position.clone() };
         let _watch = AbortOnDropHandle::new(tokio::spawn(watch.run(sender)));
-        Ok(Self { records: Some(records), wake, position, counts, returned: None, faults, _watch })
+        Ok(Self {
+            records: Some(records),
+            wake,
+            position,
+            counts,
+            cluster,
+            returned: None,
+            faults,
+            _watch,
+        })
     }
 
     async fn wait(&mut self) -> Result<Batch, ReadError> {
@@ -114,6 +124,7 @@ impl Reader for KafkaReader {
         let next = self.wait().await;
         if let Ok(batch) = &next {
             self.returned = Some((batch.cursor.partition, batch.cursor.next));
+            self.cluster.clock().heard(Instant::now());
         }
         match (&self.counts, &next) {
             (Some(counts), Ok(batch)) => counts.returned(&batch.records),

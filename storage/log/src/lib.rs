@@ -46,8 +46,8 @@ pub use history::{
     stream_events, stream_window,
 };
 pub use log::{
-    Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, POSITIONS_FROM,
-    POSITIONS_TOPIC, ReadError, Reader, Record, RecordPosition, Silence, StoredRecord,
+    Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, LogContact,
+    POSITIONS_FROM, POSITIONS_TOPIC, ReadError, Reader, Record, RecordPosition, StoredRecord,
     UPSTREAM_TOPIC,
 };
 pub use memory::{AppendFault, MemoryLog, MemorySettings, PartitionFault};

@@ -269,20 +269,39 @@ pub trait Log: Send + Sync {
     /// longer the end of a prefix of this log.
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError>;
 
-    /// Returns for how long the log has not answered although something is asked of it; `None` while
-    /// it answers, and for a log that always does.
-    fn silence(&self) -> Option<Silence> {
+    /// Returns how the log answers; `None` for a log that is on this machine.
+    fn contact(&self) -> Option<LogContact> {
         None
     }
 }
 
-/// A log that does not answer.
+/// How a log on other machines answers what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silence {
-    /// What does not answer, with its address, in words.
-    pub of: String,
-    /// For how long.
-    pub lasts: Duration,
+pub struct LogContact {
+    /// The other end, with its address, in words.
+    pub with: String,
+    /// The age of the oldest request or append without an answer.
+    pub waits: Option<Duration>,
+    /// The time since the last answer to anything, or the last record.
+    pub answered: Option<Duration>,
+}
+
+impl LogContact {
+    /// The contact of two logs with the same other end.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            waits: self.waits.max(other.waits),
+            answered: self.answered.into_iter().chain(other.answered).min(),
+            ..self
+        }
+    }
+
+    /// For how long nothing was answered although something is asked.
+    pub fn silence(&self) -> Option<Duration> {
+        let waits = self.waits?;
+        Some(self.answered.map_or(waits, |answered| waits.min(answered)))
+    }
 }
 
 /// Reads a set of partitions from their cursors, without end.

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use headwater_event::{Cursor, Partition};
 
 use crate::log::{
-    Append, AppendError, Batch, Bounds, Description, Log, POSITIONS_FROM, ReadError, Reader,
-    RecordPosition, Silence,
+    Append, AppendError, Batch, Bounds, Description, Log, LogContact, POSITIONS_FROM, ReadError,
+    Reader, RecordPosition,
 };
 
 /// A log whose positions are in a topic of their own.
@@ -64,9 +64,9 @@ impl Log for UpstreamLog {
         Ok(appended)
     }
 
-    fn silence(&self) -> Option<Silence> {
-        let silences = [self.reports.silence(), self.positions.silence()].into_iter().flatten();
-        silences.max_by_key(|silence| silence.lasts)
+    fn contact(&self) -> Option<LogContact> {
+        let contacts = [self.reports.contact(), self.positions.contact()].into_iter().flatten();
+        contacts.reduce(LogContact::joined)
     }
 
     async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {

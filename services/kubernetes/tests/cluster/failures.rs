@@ -6,11 +6,11 @@ use headwater_cluster::{ControlPlane, Part};
 
 use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_api, pod};
 
-/// The time within which a frozen server is noticed.
-const NOTICED_WITHIN: Duration = Duration::from_secs(65);
+/// The time within which a frozen server is noticed: 65 s, and twice that on a busy machine.
+const NOTICED_WITHIN: Duration = Duration::from_secs(130);
 
-/// The time within which everything is right after a server is back.
-const RIGHT_WITHIN: Duration = Duration::from_secs(5);
+/// The time within which everything is right after a server is back: 5 s, and more on a busy machine.
+const RIGHT_WITHIN: Duration = Duration::from_secs(30);
 
 /// What `node/gw` has in these tests.
 const KEYS: [&str; 3] = ["default/configmap/settings", "default/pod/p", "null/node/gw"];

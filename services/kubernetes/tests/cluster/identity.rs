@@ -11,8 +11,8 @@ use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_
 
 const KEYS: [&str; 3] = ["default/configmap/settings", "default/pod/p", "null/node/gw"];
 
-/// The time within which a server that was set back is noticed.
-const NOTICED_WITHIN: Duration = Duration::from_secs(120);
+/// The time within which a server that was set back is noticed: 2 min, and twice that on a busy machine.
+const NOTICED_WITHIN: Duration = Duration::from_secs(240);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_cluster_stops_the_source_and_removes_nothing() {
