@@ -50,7 +50,7 @@ pub struct EntryId {
 /// It costs no more than one that was never used, and both are bounded by what a person or a program
 /// gave the source. The picture shows them too.
 ///
-/// A source that reads [`Wanted`](crate::Wanted) is another case ([`Interest::forget_unused`]). It sends
+/// A source that reads [`Wanted`](crate::Wanted) is another case (`forget_unused`). It sends
 /// what is [missing](Interest::missing), also again, so an object that it sent is forgotten with its
 /// last use. It is forgotten here and not by the source: a source that decides by `Wanted` and sends a
 /// deletion is late, and deletes what a pod has named since.

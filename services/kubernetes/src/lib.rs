@@ -7,8 +7,8 @@
 //!                                    └──────── what the streams name (Wanted) ◄───┘
 //! ```
 //!
-//! The decisions are pure: [`reflector`] which request comes next and what a page or an event means,
-//! [`cluster_objects`] what of it the controller gets. The rest sends requests and forwards answers.
+//! The decisions are pure: `reflector` which request comes next and what a page or an event means,
+//! `cluster_objects` what of it the controller gets. The rest sends requests and forwards answers.
 //! This crate alone names `kube`, of which it uses kubeconfigs, authentication, TLS and requests.
 //!
 //! Every kind is listed in pages and then watched. The source lists once, as a source must: when a
