@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::object_type::ObjectType;
@@ -78,19 +80,51 @@ pub fn set_resource_version(object: &mut Value, version: &str) {
     }
 }
 
-/// A payload with its resource version, as a reader of the whole object expects it. The payload itself
-/// where the version is empty.
+/// A payload with its resource version, as a reader of the whole object expects it: the payload itself
+/// where the version is empty, or the object has one.
 pub fn with_resource_version(payload: &Bytes, version: &str) -> Bytes {
-    if version.is_empty() {
-        return payload.clone();
+    match versioned_text(payload, version) {
+        Some(text) if !version.is_empty() => text,
+        _ => payload.clone(),
     }
-    match serde_json::from_slice(payload) {
-        Ok(mut object) => {
-            set_resource_version(&mut object, version);
-            canonical(&object)
-        }
-        Err(_) => payload.clone(),
+}
+
+/// The text with the version as the first field of its metadata. The payload is not parsed into a
+/// value, because an edge does this with each object that it hands out.
+fn versioned_text(payload: &Bytes, version: &str) -> Option<Bytes> {
+    /// An object without anything but its metadata.
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
     }
+
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(rename = "resourceVersion")]
+        resource_version: Option<IgnoredAny>,
+    }
+
+    let Whole { metadata } = serde_json::from_slice(payload).ok()?;
+    let known: Metadata = serde_json::from_str(metadata.get()).ok()?;
+    let fields = metadata.get().strip_prefix('{')?;
+    if known.resource_version.is_some() {
+        return None;
+    }
+    // The metadata is a part of the payload.
+    let at = fields.as_ptr().addr() - payload.as_ptr().addr();
+    // Quotes and a comma; opaque versions are numbers in practice, which need no escapes.
+    let mut text = Vec::with_capacity(payload.len() + RESOURCE_VERSION.len() + version.len() + 6);
+    text.extend_from_slice(&payload[..at]);
+    text.extend_from_slice(b"\"");
+    text.extend_from_slice(RESOURCE_VERSION.as_bytes());
+    text.extend_from_slice(b"\":");
+    serde_json::to_writer(&mut text, version).ok()?;
+    if !fields.trim_start().starts_with('}') {
+        text.push(b',');
+    }
+    text.extend_from_slice(&payload[at..]);
+    Some(text.into())
 }
 
 /// What of a pod's status is input of its node, if anything is: the conditions that its readiness gates
@@ -194,9 +228,19 @@ mod tests {
         let whole = of(json!({"name": "a", "resourceVersion": "7"}));
         let payload = canonical(&pruned("ConfigMap", whole.clone()));
         assert_eq!(payload, canonical(&of(json!({"name": "a"}))));
-        assert_eq!(with_resource_version(&payload, "7"), canonical(&whole));
+        let read = |payload: &Bytes, version| {
+            let text = with_resource_version(payload, version);
+            serde_json::from_slice::<Value>(&text).expect("JSON")
+        };
+        assert_eq!(read(&payload, "7"), whole);
         assert_eq!(with_resource_version(&payload, ""), payload);
-        let damaged = Bytes::from_static(b"{");
-        assert_eq!(with_resource_version(&damaged, "7"), damaged);
+        let empty = canonical(&of(json!({})));
+        assert_eq!(read(&empty, "a\"b"), of(json!({"resourceVersion": "a\"b"})));
+        // An earlier version published it inside.
+        assert_eq!(with_resource_version(&canonical(&whole), "8"), canonical(&whole));
+        for text in ["{", "[]", r#"{"metadata":7}"#, r#"{"data":{}}"#] {
+            let damaged = Bytes::from_static(text.as_bytes());
+            assert_eq!(with_resource_version(&damaged, "7"), damaged);
+        }
     }
 }
