@@ -83,10 +83,10 @@ pub fn set_resource_version(object: &mut Value, version: &str) {
 /// A payload with its resource version, as a reader of the whole object expects it: the payload itself
 /// where the version is empty, or the object has one.
 pub fn with_resource_version(payload: &Bytes, version: &str) -> Bytes {
-    match versioned_text(payload, version) {
-        Some(text) if !version.is_empty() => text,
-        _ => payload.clone(),
+    if version.is_empty() {
+        return payload.clone();
     }
+    versioned_text(payload, version).unwrap_or_else(|| payload.clone())
 }
 
 /// The text with the version as the first field of its metadata. The payload is not parsed into a
