@@ -9,7 +9,7 @@
 //!
 //! A standby adopts before it takes over, so that a take-over adopts only what has changed since.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use headwater_event::{ResourceKey, WriterEpoch};
@@ -167,7 +167,7 @@ impl IdentityMap {
     ) -> Result<(), EngineError> {
         match scope {
             AdoptionScope::Everything => {
-                let mut others: HashSet<ResourceKey> = interest.keys().cloned().collect();
+                let mut others: BTreeSet<ResourceKey> = interest.keys().cloned().collect();
                 for row in PublishedSnapshot::of(engine)?.objects() {
                     let (key, object) = row?;
                     if others.remove(&key) {

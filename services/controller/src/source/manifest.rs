@@ -56,7 +56,7 @@ use headwater_event::NodeName;
 use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch as value_watch;
+use tokio::sync::{OnceCell, watch as value_watch};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -201,7 +201,7 @@ impl Source for ManifestFolder {
         let mut rollouts = RolloutWatch::new(&context.workloads);
         let mut has_listed = false;
         // What an earlier run published, from the first look until one is in order.
-        let mut earlier: Option<Arc<PublishedMap>> = None;
+        let mut earlier = OnceCell::new();
         let mut recovery: Option<Recovery> = None;
         let mut is_scan = true;
         loop {
@@ -229,13 +229,10 @@ impl Source for ManifestFolder {
                     let published = match &takeover {
                         Some(takeover) => published_map(takeover.published.clone()).await?,
                         None if has_listed => Arc::default(),
-                        None => match &earlier {
-                            Some(earlier) => earlier.clone(),
-                            None => {
-                                let read = published_map(context.published.clone()).await?;
-                                earlier.insert(read).clone()
-                            }
-                        },
+                        None => {
+                            let read = || published_map(context.published.clone());
+                            earlier.get_or_try_init(read).await?.clone()
+                        }
                     };
                     // Parsing thousands of files takes a while.
                     let update = tokio::task::spawn_blocking(move || {
@@ -258,7 +255,7 @@ impl Source for ManifestFolder {
                     match events {
                         Ok(events) => {
                             // Only the first look compares with what an earlier run published.
-                            earlier = None;
+                            earlier.take();
                             has_listed = true;
                             context.workloads.workloads.replace(folder.workloads());
                             context.events.send_all(events).await?;

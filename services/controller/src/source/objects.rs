@@ -166,7 +166,7 @@ async fn restore(
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
     let (objects, mut restored) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    let reading = tokio::spawn(read_published(published, move |published| {
+    let read = read_published(published, move |published| {
         let mut state = State::default();
         published.read(&mut |key, object| {
             let object = state.restore(key, &object);
@@ -174,16 +174,15 @@ async fn restore(
             if is_taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(state)
-    }));
-    let mut sent = Ok(());
-    while sent.is_ok()
-        && let Some(object) = restored.recv().await
-    {
-        sent = events.send(SourceEvent::InitApply(object)).await;
-    }
-    // The thread stops at its next object, and keeps the store open until then.
-    drop(restored);
-    let state = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
+    });
+    // When it fails, it takes no more objects, and the reader stops at the next one.
+    let send = async move {
+        while let Some(object) = restored.recv().await {
+            events.send(SourceEvent::InitApply(object)).await?;
+        }
+        Ok::<_, SourceError>(())
+    };
+    let (state, sent) = tokio::join!(read, send);
     sent?;
     state
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After this time without an answer, the wait is a trouble: well above the time in which a hub answers
-/// over a slow link, and short enough for a person who waits.
+/// After this time without an answer, the wait is a trouble. A hub answers much sooner, also over a slow
+/// link, and an operator sees the trouble within 5 s.
 pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// What the edge has asked of its hub.
