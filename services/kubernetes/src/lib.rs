@@ -18,6 +18,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `access` | the way to the API: kubeconfig, service account, client |
+//! | `act_as` | as whom the controller writes about a node |
 //! | `kind` | the kinds that are watched, and what of them goes where |
 //! | `raw_object` | an object as the API sends it |
 //! | `request` | the requests: pages of a list, watches, single objects |
@@ -32,6 +33,7 @@
 //! | `source` | the source |
 
 mod access;
+mod act_as;
 mod cluster_objects;
 mod failure;
 mod fetches;
@@ -46,5 +48,6 @@ mod settings;
 mod source;
 
 pub use self::access::{Access, AccessError, Connection};
+pub use self::act_as::ActAs;
 pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
 pub use self::source::KubernetesSource;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use headwater_kubernetes::{Access, EDGE_NODES, KubernetesSettings, check_selector};
+use headwater_kubernetes::{Access, ActAs, EDGE_NODES, KubernetesSettings, check_selector};
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,8 @@ pub(crate) struct Kubernetes {
     pub(crate) endpoints: bool,
     /// Whether the objects of another cluster replace those in the log.
     pub(crate) allow_other_cluster: bool,
+    /// As whom the controller writes about a node.
+    pub(crate) act_as: ActAs,
 }
 
 impl Default for Kubernetes {
@@ -36,6 +38,7 @@ impl Default for Kubernetes {
             service_selector: None,
             endpoints: false,
             allow_other_cluster: false,
+            act_as: ActAs::default(),
         }
     }
 }
