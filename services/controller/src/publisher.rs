@@ -301,6 +301,7 @@ impl Publisher {
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
             progress.is_standby = false;
+            progress.is_prepared = false;
         });
         // The former writer may have published everything that is in the queue, so all of it is
         // applied before the comparison.

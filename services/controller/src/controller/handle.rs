@@ -35,8 +35,8 @@ pub struct ControllerHandle {
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
 
-/// Whether a controller is ready: the writer of a reconciled log, or a standby, whose sources have
-/// not stopped for good.
+/// Whether a controller is ready: the writer of a reconciled log, or a standby that can take over at
+/// once, whose sources have not stopped for good.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     progress: watch::Receiver<Progress>,
@@ -119,7 +119,7 @@ impl Readiness {
             return Err(format!("{}; restart the controller", stopped.join("; ")));
         }
         let progress = self.progress.borrow();
-        if progress.reconciled || progress.is_standby {
+        if progress.reconciled || (progress.is_standby && progress.is_prepared) {
             return Ok(());
         }
         if let Some(trouble) = &progress.trouble {

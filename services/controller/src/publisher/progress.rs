@@ -13,6 +13,9 @@ pub struct Progress {
     pub appended: u64,
     /// Whether another controller writes the log, and this one is its standby.
     pub is_standby: bool,
+    /// Whether a standby can take over at once: its sources have listed, and it has adopted what the
+    /// writer published.
+    pub is_prepared: bool,
     /// Why nothing is appended just now, where something is wrong.
     pub trouble: Option<String>,
 }

@@ -26,6 +26,7 @@ impl Publisher {
         while !self.may_claim(follower, is_silent)? {
             if self.leadership.is_standby() {
                 self.intake.prepare(&*self.engine)?;
+                self.show_prepared();
             }
             tokio::select! {
                 biased;
@@ -70,7 +71,15 @@ impl Publisher {
     fn show_standby(&self) {
         self.progress.send_modify(|progress| {
             progress.is_standby = true;
+            progress.is_prepared = false;
             progress.trouble = None;
+        });
+    }
+
+    fn show_prepared(&self) {
+        let is_prepared = self.intake.has_listed();
+        self.progress.send_if_modified(|progress| {
+            std::mem::replace(&mut progress.is_prepared, is_prepared) != is_prepared
         });
     }
 }

@@ -72,6 +72,22 @@ async fn a_controller_that_starts_beside_a_writer_claims_nothing() {
 }
 
 #[tokio::test]
+async fn a_standby_is_ready_once_its_sources_have_listed() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([pod("p", "c")]).await;
+    let standby = world.elsewhere().start().await;
+    standby.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    standby.stands_by().await;
+    let readiness = standby.controller.readiness();
+    let unready = readiness.check().expect_err("a takeover would wait for the list");
+    assert!(unready.starts_with("the sources have not all listed"), "{unready}");
+    standby.send([SourceEvent::InitDone]).await;
+    until_true("it is ready", async || readiness.check().is_ok()).await;
+    assert!(standby.controller.progress().borrow().is_standby);
+}
+
+#[tokio::test]
 async fn a_controller_that_wrote_last_or_is_alone_claims_at_once() {
     assert!(SOON < WriterTimings::default().silence_max());
     let world = World::new();
