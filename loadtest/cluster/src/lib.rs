@@ -28,6 +28,7 @@
 //! | `program` | the program in the cache |
 //! | `go_build` | its build |
 //! | `source` | its source, and the key of what is built from it |
+//! | `suite` | Kubernetes' own tests |
 //! | `error` | the failures |
 
 mod certificates;
@@ -40,9 +41,11 @@ mod kubeconfig;
 mod part;
 mod program;
 mod source;
+mod suite;
 
 pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
 pub use headwater_daemon::Daemon;
 pub use part::Part;
 pub use program::Program;
+pub use suite::{CaseOutcome, CaseResult, SuiteRun};

@@ -1,4 +1,4 @@
-//! The program in the user's cache: the parts of a control plane, and kubectl.
+//! The programs in the user's cache: the parts of a control plane with kubectl, and the suite of tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,8 +14,11 @@ use crate::source::Source;
 /// Its folder in the cache; below it, a folder for each key.
 const CACHE: &str = "control-plane";
 
-/// Its file.
+/// Its file, named after the module.
 const NAME: &str = "control-plane";
+
+/// The file of the suite, named after its package.
+const SUITE: &str = "suite";
 
 /// The folder beside it of links, for a search path.
 const LINKS: &str = "bin";
@@ -68,7 +71,7 @@ impl Program {
         fs::remove_dir_all(&output).or_else(absent).map_err(DaemonError::file(&output))?;
         let links = output.join(LINKS);
         fs::create_dir_all(&links).map_err(DaemonError::file(&links))?;
-        GoBuild { go, source, folder: partial }.run(&output.join(NAME))?;
+        GoBuild { go, source, folder: partial }.run(&output)?;
         let link = links.join(KUBECTL);
         symlink(Path::new("..").join(NAME), &link).map_err(DaemonError::file(&link))?;
         fs::rename(&output, &self.home).map_err(DaemonError::file(&self.home))
@@ -87,6 +90,11 @@ impl Program {
     /// The version of Kubernetes, such as `v1.36.3`.
     pub fn version(&self) -> &'static str {
         self.version
+    }
+
+    /// A command that runs Kubernetes' own tests, see `suite`.
+    pub(crate) fn suite(&self) -> Command {
+        Command::new(self.home.join(SUITE))
     }
 
     /// A command that runs one of its parts.

@@ -1,4 +1,4 @@
-//! The source of the program: a Go module of ours that depends on Kubernetes.
+//! The source of the programs: a Go module of ours that depends on Kubernetes.
 
 use std::fs;
 use std::path::Path;
@@ -22,12 +22,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The control plane.
+    /// The control plane, and the suite of tests.
     pub(crate) fn control_plane() -> Self {
         Self::of([
             ("go.mod", include_str!("../control-plane/go.mod")),
             ("go.sum", include_str!("../control-plane/go.sum")),
             ("main.go", include_str!("../control-plane/main.go")),
+            ("suite/main.go", include_str!("../control-plane/suite/main.go")),
         ])
     }
 
@@ -81,9 +82,10 @@ impl Source {
     /// # Errors
     /// The folder cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), DaemonError> {
-        fs::create_dir_all(folder).map_err(DaemonError::file(folder))?;
         for (name, text) in &self.files {
             let path = folder.join(name);
+            let parent = path.parent().unwrap_or(folder);
+            fs::create_dir_all(parent).map_err(DaemonError::file(parent))?;
             fs::write(&path, text).map_err(DaemonError::file(&path))?;
         }
         Ok(())

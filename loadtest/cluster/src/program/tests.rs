@@ -15,7 +15,7 @@ echo build >> "$(dirname "$0")/builds"
 grep -q broken main.go && echo "main.go:1: it is broken" >&2 && exit 1
 touch "$GOCACHE/object"
 while [ "$1" != -o ]; do shift; done
-cp "$0" "$2"
+cp "$0" "$2/control-plane"
 "#;
 
 struct Scene {
@@ -35,7 +35,8 @@ impl Scene {
 
     fn prepare(&self, main: &'static str) -> Result<Program, DaemonError> {
         let go = self.scratch.path().join("go");
-        let source = Source::of([("go.mod", "module headwater/test\n"), ("main.go", main)]);
+        let source =
+            Source::of([("go.mod", "module headwater/control-plane\n"), ("main.go", main)]);
         Program::prepare_in(&self.cache, &source, go.as_os_str())
     }
 
@@ -57,7 +58,8 @@ fn a_real_go_builds_a_program_that_runs() {
     let scratch = tempfile::tempdir().expect("a folder");
     let cache = CacheFolder::at(scratch.path().to_owned());
     let main = "package main\n\nfunc main() { println(\"it runs\") }\n";
-    let source = Source::of([("go.mod", "module headwater/test\n\ngo 1.21\n"), ("main.go", main)]);
+    let source =
+        Source::of([("go.mod", "module headwater/control-plane\n\ngo 1.21\n"), ("main.go", main)]);
     let program = Program::prepare_in(&cache, &source, "go".as_ref()).expect("built");
     let output = program.command("etcd").output().expect("it starts");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "it runs\n");
