@@ -6,6 +6,7 @@ mod merge;
 mod page;
 mod pod_reports;
 mod presence;
+mod reported;
 pub(crate) mod tables;
 mod workload_counts;
 
@@ -29,7 +30,8 @@ use crate::source::SharedWorkloads;
 pub use self::changes::{ChangeSubscription, PictureChange};
 pub use self::page::PicturePage;
 pub(crate) use self::pod_reports::PictureReports;
-pub use self::presence::{PresenceLink, PresenceReceiver};
+pub use self::presence::{NodePresence, PresenceLink, PresenceReceiver};
+pub use self::reported::{EdgeStart, ReportedNode, ReportedPod};
 
 /// Reads the cloud's picture.
 #[derive(Clone)]

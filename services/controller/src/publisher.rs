@@ -268,6 +268,7 @@ impl Publisher {
             self.metrics.lost(error.kind());
             self.progress.send_modify(|progress| {
                 progress.reconciled = false;
+                progress.writes_until = None;
                 progress.trouble = Some(trouble);
             });
             let wait = waits.next().unwrap_or(RETRY_MAX);
@@ -286,8 +287,12 @@ impl Publisher {
             self.leadership.end_standby();
             self.intake.another_wrote();
         }
+        // A standby counts the silence from when it reads the claim, so no earlier than this.
+        let sent = Instant::now();
         let WonClaim { follower, writer, previous, own, has_gap } =
             self.leadership.claim(follower).await?;
+        let writes_until = sent + self.timings.writes_for();
+        self.progress.send_modify(|progress| progress.writes_until = Some(writes_until));
         self.intake.claimed(previous, (own, writer.epoch()), has_gap);
         let (progress, metrics) = (self.progress.clone(), self.metrics.clone());
         let (engine, probes) = (self.engine.clone(), std::mem::take(&mut self.probes));
@@ -311,8 +316,12 @@ impl Publisher {
         }
         let _ = self.intake.apply(waiting.into_iter());
         let _ = self.intake.note_consumption(self.consumption.take());
-        let mut heartbeats =
-            HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
+        let mut heartbeats = HeartbeatTask::start(
+            log.heartbeats(),
+            self.timings,
+            self.sources.clone(),
+            self.progress.clone(),
+        );
         let result = self.publish_all(&mut log, &mut heartbeats).await;
         if let Err(PublishError::PartitionReturned { .. }) = result {
             // Nothing of the healthy partitions is left to the next epoch.
@@ -324,6 +333,7 @@ impl Publisher {
             self.probes.clear();
         } else if result.is_ok() {
             heartbeats.stop().await;
+            self.progress.send_modify(|progress| progress.writes_until = None);
             if let Err(error) = log.release().await {
                 let error = error_chain(&error);
                 tracing::warn!(

@@ -1,4 +1,4 @@
-//! A Kubernetes API as a source of objects for the controller.
+//! A Kubernetes API as a source of objects for the controller, and as a sink of what the nodes report.
 //!
 //! ```text
 //!            Reflector          ClusterObjects
@@ -14,6 +14,16 @@
 //! Every kind is listed in pages and then watched. The source lists once, as a source must: when a
 //! kind loses its place in the history of the API, it is listed again here, and the controller gets the
 //! differences. Half a list removes nothing.
+//!
+//! The sink is the other direction of the same idea: it compares what the nodes report with what the
+//! watches of the source show, and writes the difference.
+//!
+//! ```text
+//!            ClusterView                 plan             Queue
+//! watches ──► what the API shows ──► the difference ──► requests, some at a time ──► API
+//!                                         ▲                                         │
+//! picture ──► what the nodes report ──────┘◄──────────── what it answers ◄──────────┘
+//! ```
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -31,23 +41,38 @@
 //! | `failure` | failed requests, in words |
 //! | `settings` | which objects the source takes |
 //! | `source` | the source |
+//! | `cluster_view` | what the API shows of edge nodes and their pods |
+//! | `digest` | digests of JSON |
+//! | `whole_seconds` | times as the API stores them |
+//! | `pod_status`, `node_object` | what a node owns of its pods' statuses, and of its Node |
+//! | `offline` | what becomes of the pods of a node that is away |
+//! | `sink` | the sink |
 
 mod access;
 mod act_as;
 mod cluster_objects;
+mod cluster_view;
+mod digest;
 mod failure;
 mod fetches;
 mod kind;
 mod kind_objects;
 mod kind_watch;
+mod node_object;
+mod offline;
+mod pod_status;
 mod raw_object;
 mod reflector;
 mod request;
 mod server;
 mod settings;
+mod sink;
 mod source;
+mod whole_seconds;
 
 pub use self::access::{Access, AccessError, Connection};
 pub use self::act_as::ActAs;
+pub use self::offline::OfflinePolicy;
 pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
+pub use self::sink::{KubernetesSink, SinkDependencies, SinkMetrics};
 pub use self::source::KubernetesSource;

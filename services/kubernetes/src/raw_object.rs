@@ -26,6 +26,16 @@ impl RawObject {
         ResourceKey::new(namespace, kind.name(), self.metadata("name"))
     }
 
+    /// The object.
+    pub(crate) fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The name.
+    pub(crate) fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
     /// The UID.
     pub(crate) fn uid(&self) -> &str {
         self.metadata("uid")

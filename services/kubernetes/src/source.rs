@@ -22,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, tim
 
 use crate::access::{AccessError, Connection};
 use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
+use crate::cluster_view::ClusterView;
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
 use crate::kind::Kind;
@@ -33,6 +34,7 @@ use crate::server::{
     look,
 };
 use crate::settings::KubernetesSettings;
+use crate::sink::{KubernetesSink, SinkDependencies};
 
 /// The messages of watches that may wait: enough to hide a page, few beside the objects held.
 const MESSAGES_MAX: usize = 64;
@@ -55,6 +57,7 @@ const TICKS_PER_SWEEP: u64 = 10;
 pub struct KubernetesSource {
     connection: Connection,
     settings: KubernetesSettings,
+    view: ClusterView,
 }
 
 /// The first list of a kind.
@@ -80,6 +83,7 @@ struct Running {
     context: RunningContext,
     wanted: Wanted,
     objects: ClusterObjects<Wanted>,
+    view: ClusterView,
     history: ServerHistory,
     first_lists: BTreeMap<Kind, FirstList>,
     /// The kinds of which the objects of an earlier run were taken over.
@@ -106,7 +110,13 @@ struct RunningContext {
 impl KubernetesSource {
     /// A source of the objects behind `connection`.
     pub fn new(connection: Connection, settings: KubernetesSettings) -> Self {
-        Self { connection, settings }
+        Self { connection, settings, view: ClusterView::default() }
+    }
+
+    /// The sink that writes to the API of this source, which it sees through the watches of this source.
+    pub fn sink(&self, dependencies: SinkDependencies) -> KubernetesSink {
+        let selector = self.settings.node_selector.clone();
+        KubernetesSink::new(self.connection.clone(), selector, self.view.clone(), dependencies)
     }
 
     /// Looks at the server once. A server that does not answer is no error: the source waits for it.
@@ -200,7 +210,7 @@ fn other_cluster(connection: &Connection, expected: String, found: String) -> So
 
 impl Running {
     fn new(source: KubernetesSource, context: SourceContext, first: &ServerLook) -> Self {
-        let KubernetesSource { connection, settings } = source;
+        let KubernetesSource { connection, settings, view } = source;
         let SourceContext { published, wanted, events, states, .. } = context;
         Self {
             connection,
@@ -208,6 +218,7 @@ impl Running {
             published,
             context: RunningContext { events, states },
             objects: ClusterObjects::new(wanted.clone()),
+            view,
             wanted,
             history: ServerHistory::new(first),
             first_lists: BTreeMap::new(),
@@ -242,6 +253,10 @@ impl Running {
                 Some(done) = self.requests.join_next() => {
                     match done.map_err(|error| SourceError::task_ended("request", error))? {
                         Done::Fetched(fetch, answer) => {
+                            if let (Fetch::PodsOf(_), FetchAnswer::Objects(pods)) = (&fetch, &answer)
+                            {
+                                self.view.requested(pods);
+                            }
                             let changes = self.objects.fetched(&fetch, answer);
                             self.send(changes).await?;
                             self.look();
@@ -292,6 +307,7 @@ impl Running {
                 if let Step::Apply(raw) | Step::Delete(raw) = &step {
                     self.history.note(raw.order());
                 }
+                self.view.step(kind, &step);
                 let changes = self.objects.step(kind, step);
                 self.send(changes).await
             }
@@ -448,6 +464,7 @@ impl Running {
                      everything is listed anew"
                 );
                 self.objects.forget_versions();
+                self.view.forget_versions();
                 self.relists.send_modify(|relists| *relists += 1);
             }
             Verdict::OtherCluster => {

@@ -2,8 +2,10 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `node_presence` | whether a node is present |
 //! | `table` | which node is connected to which hub, as values of time and messages |
 
+mod node_presence;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,7 @@ use tokio::time::Instant;
 use self::table::{LinkId, PresenceTable};
 use super::changes::ChangeFeed;
 
+pub use self::node_presence::NodePresence;
 pub(super) use self::table::Contact;
 
 /// Receives the presence of nodes from hubs. Cheap to clone.

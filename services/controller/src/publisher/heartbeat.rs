@@ -1,11 +1,12 @@
 //! Heartbeats in a task of their own: a writer that compares everything for minutes still lives.
 
 use headwater_log::{Heartbeats, WriterError};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::source_health::SourceHealth;
-use super::{PublishError, WriterTimings};
+use super::{Progress, PublishError, WriterTimings};
 
 /// After this part of the interval, a heartbeat that partition 0 has not taken goes to the others, too.
 const PATIENCES: u32 = 2;
@@ -15,11 +16,13 @@ pub(super) struct HeartbeatTask(AbortOnDropHandle<WriterError>);
 
 impl HeartbeatTask {
     /// Starts the task. The claim counts as the first heartbeat, so the next one follows after the
-    /// interval. The heartbeats yield the log while `sources` have been lost for too long.
+    /// interval. The heartbeats yield the log while `sources` have been lost for too long. Each one
+    /// that the log took prolongs the time in which this writer is the only one, in `progress`.
     pub(super) fn start(
         heartbeats: Heartbeats,
         timings: WriterTimings,
         mut sources: SourceHealth,
+        progress: watch::Sender<Progress>,
     ) -> Self {
         let period = timings.heartbeat_interval;
         let mut ticks = interval_at(Instant::now() + period, period);
@@ -36,9 +39,13 @@ impl HeartbeatTask {
                     );
                 }
                 yielded = yields;
+                let sent = Instant::now();
                 if let Err(error) = heartbeats.append(yields, period / PATIENCES).await {
                     return error;
                 }
+                progress.send_modify(|progress| {
+                    progress.writes_until = Some(sent + timings.writes_for());
+                });
             }
         })))
     }

@@ -1,6 +1,7 @@
 //! The publisher's progress, as the rest of the controller and people see it.
 
 use headwater_event::WriterEpoch;
+use tokio::time::Instant;
 
 /// How far publishing is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,17 @@ pub struct Progress {
     /// Whether a standby can take over at once: its sources have listed, and it has adopted what the
     /// writer published.
     pub is_prepared: bool,
+    /// Until when this controller is certainly the only writer: two thirds of the silence after the
+    /// last heartbeat that the log took was sent. `None`: it is not the writer. What may have one
+    /// writer only, such as the API of a cluster, is written before this instant.
+    pub writes_until: Option<Instant>,
     /// Why nothing is appended just now, where something is wrong.
     pub trouble: Option<String>,
+}
+
+impl Progress {
+    /// Whether this controller may act at `now` as the only writer.
+    pub fn may_write(&self, now: Instant) -> bool {
+        self.reconciled && self.writes_until.is_some_and(|until| now < until)
+    }
 }

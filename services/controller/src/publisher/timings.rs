@@ -44,6 +44,12 @@ impl WriterTimings {
     pub fn silence_max(&self) -> Duration {
         self.heartbeat_interval.saturating_mul(self.heartbeats_missed.max(1))
     }
+
+    /// How long after a heartbeat its writer is certainly the only one: two thirds of the silence. The
+    /// last third is for a request on its way, and for clocks that run at different speeds.
+    pub fn writes_for(&self) -> Duration {
+        self.silence_max() * 2 / 3
+    }
 }
 
 impl Default for WriterTimings {

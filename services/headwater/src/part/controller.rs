@@ -13,11 +13,11 @@ use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, PodRemoval,
-    PresenceReceiver, Progress, Source, SourceError,
+    PresenceReceiver, Progress, Sink, Source, SourceError,
 };
 use headwater_event::NodeName;
 use headwater_identity::Acceptor;
-use headwater_kubernetes::KubernetesSource;
+use headwater_kubernetes::{KubernetesSource, SinkDependencies, SinkMetrics};
 use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
@@ -42,11 +42,19 @@ pub(crate) struct ControllerPart {
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
+    /// What keeps the sink from writing, in sentences.
+    sink_troubles: watch::Receiver<Vec<String>>,
+    no_presence: Option<&'static str>,
     /// Ends the streams of hubs when it is dropped.
     _lane: DropGuard,
     /// Never dropped, so that the set of nodes does not end.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
+
+/// Why a cluster shows every node as away, where hubs cannot reach the controller.
+const NO_PRESENCE: &str = "hubs cannot send which nodes are present, because the controller does not \
+                           listen: set listen; until then no Lease is renewed and no status is \
+                           written to the cluster";
 
 /// The address for hubs, bound before the controller claims the log with it.
 struct Lane {
@@ -102,6 +110,21 @@ impl Part for ControllerPart {
         let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
         let kubernetes = kubernetes(&settings).await?;
+        let no_presence = (kubernetes.is_some() && lane.is_none()).then_some(NO_PRESENCE);
+        if let Some(trouble) = no_presence {
+            tracing::warn!("{trouble}");
+        }
+        let (troubles, sink_troubles) = watch::channel(Vec::new());
+        let sink: Box<dyn Sink> = match &kubernetes {
+            Some(source) => Box::new(source.sink(SinkDependencies {
+                act_as: settings.kubernetes.act_as,
+                offline: settings.kubernetes.offline,
+                wall_clock: dependencies.clock.clone(),
+                metrics: SinkMetrics::new(registry)?,
+                troubles,
+            })),
+            None => Box::new(PodRemoval),
+        };
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
@@ -120,7 +143,7 @@ impl Part for ControllerPart {
                     &nodes_seen,
                 ),
             },
-            sink: Box::new(PodRemoval),
+            sink,
             nodes,
             address: lane.as_ref().map(|lane| lane.address.clone()),
             wall_clock: dependencies.clock.clone(),
@@ -150,6 +173,8 @@ impl Part for ControllerPart {
             logs,
             published,
             controller,
+            sink_troubles,
+            no_presence,
             _nodes: nodes_held,
         })
     }
@@ -163,6 +188,7 @@ impl Part for ControllerPart {
         dependencies: &PartDependencies,
     ) -> Option<OperatorDependencies> {
         let of_controller = troubles(&self.controller);
+        let (of_sink, no_presence) = (self.sink_troubles.clone(), self.no_presence);
         let base = dependencies.operator_dependencies(PartKind::Controller);
         let others = base.troubles.clone();
         Some(OperatorDependencies {
@@ -172,7 +198,16 @@ impl Part for ControllerPart {
                 progress: self.controller.progress(),
                 published: self.published.clone(),
             }),
-            troubles: Arc::new(move || of_controller().into_iter().chain(others()).collect()),
+            troubles: Arc::new(move || {
+                let of_sink = of_sink.borrow().clone();
+                let no_presence = no_presence.map(ToOwned::to_owned);
+                of_controller()
+                    .into_iter()
+                    .chain(no_presence)
+                    .chain(of_sink)
+                    .chain(others())
+                    .collect()
+            }),
             ..base
         })
     }

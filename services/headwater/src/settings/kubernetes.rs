@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use headwater_kubernetes::{Access, ActAs, EDGE_NODES, KubernetesSettings, check_selector};
+use headwater_kubernetes::{
+    Access, ActAs, EDGE_NODES, KubernetesSettings, OfflinePolicy, check_selector,
+};
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,8 @@ pub(crate) struct Kubernetes {
     pub(crate) allow_other_cluster: bool,
     /// As whom the controller writes about a node.
     pub(crate) act_as: ActAs,
+    /// What becomes of the pods of a node that is away.
+    pub(crate) offline: OfflinePolicy,
 }
 
 impl Default for Kubernetes {
@@ -39,6 +43,7 @@ impl Default for Kubernetes {
             endpoints: false,
             allow_other_cluster: false,
             act_as: ActAs::default(),
+            offline: OfflinePolicy::default(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The source against a real Kubernetes API: a controller on logs in memory follows a control plane on
+//! The source and the sink against a real Kubernetes API: a controller on logs in memory follows a control plane on
 //! loopback.
 
 mod failures;
 mod follow;
 mod identity;
+mod sink;
 mod world;

@@ -3,23 +3,27 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
-    GROUP_EVENTS, PodRemoval, WriterTimings,
+    GROUP_EVENTS, PodRemoval, Sink, WriterTimings,
 };
 use headwater_event::{EntryKey, Envelope, Event, StreamId};
 use headwater_follow::{Follower, WallClock};
-use headwater_kubernetes::{Access, KubernetesSettings, KubernetesSource};
+use headwater_kubernetes::{
+    Access, ActAs, KubernetesSettings, KubernetesSource, OfflinePolicy, SinkDependencies,
+    SinkMetrics,
+};
 use headwater_log::{MemoryLog, MemorySettings, Outcome};
 use headwater_store::MemoryEngine;
 use headwater_view::{Selection, StreamReader};
 use prometheus::Registry;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 /// How long a condition may take to hold.
 const SOON: Duration = Duration::from_secs(30);
@@ -37,23 +41,21 @@ pub(crate) fn only_api() -> ControlPlaneSettings {
 
 /// kubectl in the hands of a test.
 pub(crate) trait Kubectl {
-    /// Runs kubectl and returns what it prints.
-    fn run(&self, args: &[&str]) -> String;
-    /// Creates objects.
-    fn create(&self, objects: &[Value]);
-}
+    /// kubectl, for this control plane.
+    fn command(&self) -> Command;
 
-impl Kubectl for ControlPlane {
+    /// Runs kubectl and returns what it prints.
     fn run(&self, args: &[&str]) -> String {
-        let output = self.kubectl().args(args).output().expect("kubectl starts");
+        let output = self.command().args(args).output().expect("kubectl starts");
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "kubectl {args:?}: {complaint}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Creates objects.
     fn create(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let mut command = self.kubectl();
+        let mut command = self.command();
         command.args(["create", "-f", "-"]).stdin(Stdio::piped());
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
@@ -62,6 +64,12 @@ impl Kubectl for ControlPlane {
         drop(input);
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Kubectl for ControlPlane {
+    fn command(&self) -> Command {
+        self.kubectl()
     }
 }
 
@@ -98,7 +106,7 @@ pub(crate) fn config(name: &str, value: &str) -> Value {
 /// The logs and disks of controllers.
 pub(crate) struct World {
     downstream: MemoryLog,
-    upstream: MemoryLog,
+    pub(crate) upstream: MemoryLog,
     published: Arc<MemoryEngine>,
     picture: Arc<MemoryEngine>,
 }
@@ -106,6 +114,10 @@ pub(crate) struct World {
 /// A running controller.
 pub(crate) struct Running {
     pub(crate) controller: ControllerHandle,
+    /// What the controller and its sink count.
+    registry: Registry,
+    /// The troubles of its sink.
+    sink_troubles: watch::Receiver<Vec<String>>,
 }
 
 impl World {
@@ -132,6 +144,38 @@ impl World {
         let access = Access::Kubeconfig { file: kubeconfig.to_owned(), context: None };
         let connection = access.connect().await.expect("a client");
         let source = KubernetesSource::new(connection, settings);
+        self.start_source(
+            source,
+            Registry::new(),
+            Box::new(PodRemoval),
+            watch::channel(Vec::new()).1,
+        )
+        .await
+    }
+
+    /// Starts a controller that follows the API of a kubeconfig, and writes to it.
+    pub(crate) async fn start_with_sink(&self, kubeconfig: &Path) -> Running {
+        let access = Access::Kubeconfig { file: kubeconfig.to_owned(), context: None };
+        let connection = access.connect().await.expect("a client");
+        let source = KubernetesSource::new(connection, KubernetesSettings::default());
+        let (registry, (troubles, shown)) = (Registry::new(), watch::channel(Vec::new()));
+        let sink = source.sink(SinkDependencies {
+            act_as: ActAs::Node,
+            offline: OfflinePolicy::Keep,
+            wall_clock: Arc::new(|| jiff::Timestamp::now().as_millisecond()),
+            metrics: SinkMetrics::new(&registry).expect("a fresh registry"),
+            troubles,
+        });
+        self.start_source(source, registry, Box::new(sink), shown).await
+    }
+
+    async fn start_source(
+        &self,
+        source: KubernetesSource,
+        registry: Registry,
+        sink: Box<dyn Sink>,
+        sink_troubles: watch::Receiver<Vec<String>>,
+    ) -> Running {
         let clock = self.downstream.clone();
         let controller = Controller::start(ControllerDependencies {
             downstream: Arc::new(self.downstream.handle()),
@@ -139,7 +183,7 @@ impl World {
             published: self.published.clone(),
             picture: self.picture.clone(),
             sources: vec![Box::new(source)],
-            sink: Box::new(PodRemoval),
+            sink,
             nodes: Vec::new(),
             address: None,
             wall_clock: Arc::new(move || clock.now_ms()),
@@ -148,11 +192,11 @@ impl World {
             sole_writer: true,
             shares_objects: false,
             cluster_stream: ClusterStream::Always,
-            metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
+            metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         })
         .await
         .expect("it starts");
-        Running { controller }
+        Running { controller, registry, sink_troubles }
     }
 
     /// The events in the log, and the fold of them.
@@ -230,6 +274,29 @@ impl Running {
         match tokio::time::timeout(SOON, reached).await {
             Ok(reached) => drop(reached.expect("it runs")),
             Err(_) => panic!("not reconciled: {:?}", states.borrow().troubles()),
+        }
+    }
+
+    /// How many requests of a kind had an outcome, as `patch pods/status`, `done`.
+    pub(crate) fn requests(&self, request: &str, outcome: &str) -> u64 {
+        let families = self.registry.gather();
+        let family =
+            families.iter().find(|f| f.name() == "headwater_controller_api_requests_total");
+        let of = |metric: &prometheus::proto::Metric| {
+            let labels: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+            labels.contains(&request) && labels.contains(&outcome)
+        };
+        let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
+        metrics.iter().filter(|m| of(m)).map(|m| m.get_counter().get_value() as u64).sum()
+    }
+
+    /// Waits for a trouble of the sink.
+    pub(crate) async fn sink_trouble(&self, part: &str) {
+        let mut troubles = self.sink_troubles.clone();
+        let named = troubles.wait_for(|now| now.iter().any(|one| one.contains(part)));
+        match tokio::time::timeout(SOON, named).await {
+            Ok(named) => drop(named.expect("it runs")),
+            Err(_) => panic!("no trouble {part:?}: {:?}", self.sink_troubles.borrow()),
         }
     }
 

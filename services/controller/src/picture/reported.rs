@@ -1,0 +1,81 @@
+//! What the nodes themselves report, without what the sources have.
+
+use bytes::Bytes;
+use headwater_event::{Incarnation, NodeName, ResourceKey};
+use headwater_store::{EngineError, Json};
+use headwater_view::PodStatusFold;
+
+use super::Picture;
+use super::tables::{NODE_PROGRESS, NODES};
+
+/// A start of an edge. A later start is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EdgeStart {
+    /// The issue number of the node's identity.
+    pub incarnation: Incarnation,
+    /// The boot number.
+    pub boot: u64,
+}
+
+/// What a node reports of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedNode {
+    /// The Node object as JSON, as the node sent it.
+    pub object: String,
+    /// The latest start of its edge.
+    pub start: EdgeStart,
+}
+
+/// What a node reports of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedPod {
+    /// The UID of the pod. Another pod of the same name has another UID.
+    pub uid: String,
+    /// The status as JSON, as the node sent it.
+    pub status: Bytes,
+}
+
+impl Picture {
+    /// The first `limit` nodes after `after` that have reported their Node objects. Fewer: there are no
+    /// more.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_nodes(
+        &self,
+        after: Option<&NodeName>,
+        limit: usize,
+    ) -> Result<Vec<NodeName>, EngineError> {
+        let rows = NODES.chunk(&*self.engine, after, limit)?;
+        Ok(rows.into_iter().map(|(node, _)| node).collect())
+    }
+
+    /// What `node` last reported of itself.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_node(&self, node: &NodeName) -> Result<Option<ReportedNode>, EngineError> {
+        let from = self.engine.snapshot();
+        let Some(Json(report)) = NODES.get(&*from, node)? else { return Ok(None) };
+        let reported = EdgeStart { incarnation: report.id.incarnation, boot: report.id.boot };
+        let connected = NODE_PROGRESS.get(&*from, node)?.map(|Json(progress)| EdgeStart {
+            incarnation: progress.incarnation,
+            boot: progress.boot.number,
+        });
+        let start = connected.map_or(reported, |connected| connected.max(reported));
+        Ok(Some(ReportedNode { object: report.object, start }))
+    }
+
+    /// What `node` last reported of `pod`. The pod may be bound to another node.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_pod(
+        &self,
+        node: &NodeName,
+        pod: &ResourceKey,
+    ) -> Result<Option<ReportedPod>, EngineError> {
+        let reported = PodStatusFold::status(&*self.engine, node, pod)?;
+        Ok(reported.map(|reported| ReportedPod { uid: reported.uid, status: reported.status }))
+    }
+}

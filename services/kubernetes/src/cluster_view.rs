@@ -1,0 +1,337 @@
+//! What the API shows of edge nodes and their pods, as far as the sink compares it: a digest of each.
+//!
+//! The watches of the source fill it, and so do the answers to the sink's own requests. An answer may come
+//! before the events of the changes before it: an event that is older than the answer is dropped.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `node` | a Node |
+//! | `pod` | a pod |
+
+mod node;
+mod pod;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headwater_event::{NodeName, ResourceKey};
+use tokio::sync::Notify;
+
+pub(crate) use self::node::NodeView;
+pub(crate) use self::pod::{Deletion, PodView};
+use crate::kind::Kind;
+use crate::raw_object::RawObject;
+use crate::reflector::Step;
+
+/// An object that the sink writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ObjectId {
+    /// A Node.
+    Node(NodeName),
+    /// A pod.
+    Pod(ResourceKey),
+}
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct ClusterView(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    objects: Mutex<ViewObjects>,
+    changed: Notify,
+}
+
+/// The objects of a view.
+#[derive(Debug, Default)]
+pub(crate) struct ViewObjects {
+    nodes: HashMap<NodeName, NodeView>,
+    pods: HashMap<ResourceKey, PodView>,
+    pods_of: HashMap<NodeName, BTreeSet<ResourceKey>>,
+    /// The numbers of the newest lists.
+    node_list: u32,
+    pod_list: u32,
+    has_listed_nodes: bool,
+    /// What changed since a reader asked; `None`: there is no reader.
+    changed: Option<HashSet<ObjectId>>,
+}
+
+impl ClusterView {
+    /// Applies what the list or the watch of a kind says.
+    pub(crate) fn step(&self, kind: Kind, step: &Step) {
+        if matches!(kind, Kind::Node | Kind::Pod) {
+            self.lock().step(kind, step);
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Applies pods that were requested by themselves.
+    pub(crate) fn requested(&self, pods: &[RawObject]) {
+        let mut objects = self.lock();
+        pods.iter().for_each(|pod| objects.apply_pod(pod));
+        drop(objects);
+        self.0.changed.notify_one();
+    }
+
+    /// Applies the object with which the API answered a request to write it.
+    pub(crate) fn answered(&self, kind: Kind, object: &RawObject) {
+        match kind {
+            Kind::Node => self.lock().apply_node(object),
+            _ => self.lock().apply_pod(object),
+        }
+        self.0.changed.notify_one();
+    }
+
+    /// Forgets which versions are newer than others: the history of the API went back.
+    pub(crate) fn forget_versions(&self) {
+        let mut objects = self.lock();
+        objects.nodes.values_mut().for_each(|node| node.order = None);
+        objects.pods.values_mut().for_each(|pod| pod.order = None);
+    }
+
+    /// Begins to collect changes. What there is by now is no change.
+    pub(crate) fn subscribe(&self) {
+        self.lock().changed = Some(HashSet::new());
+    }
+
+    /// Waits until something may have changed. Cancel-safe.
+    pub(crate) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// What changed since the last call.
+    pub(crate) fn take_changes(&self) -> HashSet<ObjectId> {
+        self.lock().changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Reads the objects. Nothing may wait while they are read.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ViewObjects> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ViewObjects {
+    /// Whether the Nodes were listed once: one that is not here is not there.
+    pub(crate) fn has_listed_nodes(&self) -> bool {
+        self.has_listed_nodes
+    }
+
+    /// A Node.
+    pub(crate) fn node(&self, node: &NodeName) -> Option<&NodeView> {
+        self.nodes.get(node)
+    }
+
+    /// A pod of an edge node.
+    pub(crate) fn pod(&self, pod: &ResourceKey) -> Option<&PodView> {
+        self.pods.get(pod)
+    }
+
+    /// The edge nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    /// The pods of edge nodes.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &ResourceKey> {
+        self.pods.keys()
+    }
+
+    /// The pods of a node.
+    pub(crate) fn pods_of(&self, node: &NodeName) -> impl Iterator<Item = &ResourceKey> {
+        self.pods_of.get(node).into_iter().flatten()
+    }
+
+    fn step(&mut self, kind: Kind, step: &Step) {
+        match (step, kind) {
+            (Step::Init, Kind::Node) => self.node_list += 1,
+            (Step::Init, _) => self.pod_list += 1,
+            (Step::InitDone { .. }, Kind::Node) => self.end_node_list(),
+            (Step::InitDone { .. }, _) => self.end_pod_list(),
+            (Step::InitApply(raw) | Step::Apply(raw), Kind::Node) => self.apply_node(raw),
+            (Step::InitApply(raw) | Step::Apply(raw), _) => self.apply_pod(raw),
+            (Step::Delete(raw), Kind::Node) => {
+                if let Ok(node) = raw.name().parse()
+                    && self.nodes.get(&node).is_some_and(|view| *view.uid == *raw.uid())
+                {
+                    self.remove_node(&node);
+                }
+            }
+            (Step::Delete(raw), _) => {
+                if let Ok(key) = raw.key(kind)
+                    && self.pods.get(&key).is_some_and(|view| *view.uid == *raw.uid())
+                {
+                    self.remove_pod(&key);
+                }
+            }
+        }
+    }
+
+    fn end_node_list(&mut self) {
+        self.has_listed_nodes = true;
+        let list = self.node_list;
+        let gone: Vec<NodeName> = self
+            .nodes
+            .iter()
+            .filter(|(_, view)| view.list != list)
+            .map(|(node, _)| node.clone())
+            .collect();
+        gone.iter().for_each(|node| self.remove_node(node));
+    }
+
+    fn end_pod_list(&mut self) {
+        let list = self.pod_list;
+        let gone: Vec<ResourceKey> = self
+            .pods
+            .iter()
+            .filter(|(_, view)| view.list != list)
+            .map(|(pod, _)| pod.clone())
+            .collect();
+        gone.iter().for_each(|pod| self.remove_pod(pod));
+    }
+
+    fn apply_node(&mut self, raw: &RawObject) {
+        let Ok(node) = raw.name().parse::<NodeName>() else { return };
+        if let Some(before) = self.nodes.get_mut(&node)
+            && is_older(raw.order(), before.order)
+        {
+            before.list = self.node_list;
+            return;
+        }
+        self.nodes.insert(node.clone(), NodeView::of(raw, self.node_list));
+        self.note(ObjectId::Node(node));
+    }
+
+    fn apply_pod(&mut self, raw: &RawObject) {
+        let Ok(key) = raw.key(Kind::Pod) else { return };
+        let Some(node) = raw.node().filter(|node| self.nodes.contains_key(node)) else { return };
+        if let Some(before) = self.pods.get_mut(&key) {
+            if is_older(raw.order(), before.order) {
+                before.list = self.pod_list;
+                return;
+            }
+            if before.node != node {
+                self.remove_pod(&key);
+            }
+        }
+        self.pods_of.entry(node.clone()).or_default().insert(key.clone());
+        self.pods.insert(key.clone(), PodView::of(raw, node, self.pod_list));
+        self.note(ObjectId::Pod(key));
+    }
+
+    fn remove_node(&mut self, node: &NodeName) {
+        self.nodes.remove(node);
+        for pod in self.pods_of.remove(node).into_iter().flatten() {
+            self.pods.remove(&pod);
+            self.note(ObjectId::Pod(pod));
+        }
+        self.note(ObjectId::Node(node.clone()));
+    }
+
+    fn remove_pod(&mut self, pod: &ResourceKey) {
+        let Some(view) = self.pods.remove(pod) else { return };
+        if let Some(pods) = self.pods_of.get_mut(&view.node) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.pods_of.remove(&view.node);
+            }
+        }
+        self.note(ObjectId::Pod(pod.clone()));
+    }
+
+    fn note(&mut self, id: ObjectId) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(id);
+        }
+    }
+}
+
+/// Whether the version `event` is older than the version `known`.
+fn is_older(event: Option<u64>, known: Option<u64>) -> bool {
+    event.zip(known).is_some_and(|(event, known)| event < known)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(name: &str) -> RawObject {
+        let metadata = json!({"name": name, "uid": format!("u-{name}"), "resourceVersion": "1"});
+        RawObject::new(json!({ "metadata": metadata }))
+    }
+
+    fn pod(name: &str, on: &str, uid: &str, version: u64, phase: &str) -> RawObject {
+        RawObject::new(json!({
+            "metadata": {
+                "name": name, "namespace": "d", "uid": uid, "resourceVersion": version.to_string(),
+            },
+            "spec": {"nodeName": on},
+            "status": {"phase": phase},
+        }))
+    }
+
+    fn key(name: &str) -> ResourceKey {
+        format!("d/pod/{name}").parse().expect("a key")
+    }
+
+    fn digest(view: &ClusterView, name: &str) -> Option<crate::digest::Digest> {
+        view.lock().pod(&key(name)).map(|pod| pod.status)
+    }
+
+    fn of_phase(phase: &str) -> crate::digest::Digest {
+        let status: Value = json!({ "phase": phase });
+        crate::pod_status::OwnedStatus::of(&status).digest
+    }
+
+    #[test]
+    fn pods_of_edge_nodes_are_kept_until_they_or_their_nodes_are_gone() {
+        let view = ClusterView::default();
+        view.subscribe();
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 2, "Pending")));
+        view.step(Kind::Pod, &Step::Apply(pod("b", "cloud", "u2", 3, "Pending")));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
+        assert_eq!(digest(&view, "b"), None);
+        let changed = [ObjectId::Node("gw".parse().expect("a name")), ObjectId::Pod(key("a"))];
+        assert_eq!(view.take_changes(), HashSet::from(changed));
+        view.step(Kind::Pod, &Step::Delete(pod("a", "gw", "another", 4, "")));
+        assert!(digest(&view, "a").is_some(), "another pod of its name was deleted");
+        view.step(Kind::Node, &Step::Delete(node("gw")));
+        assert_eq!(digest(&view, "a"), None);
+        assert_eq!(view.lock().pods_of(&"gw".parse().expect("a name")).count(), 0);
+    }
+
+    #[test]
+    fn an_event_that_is_older_than_an_answer_is_dropped() {
+        let view = ClusterView::default();
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        view.answered(Kind::Pod, &pod("a", "gw", "u1", 9, "Running"));
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 8, "Pending")));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Running")));
+        view.forget_versions();
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 8, "Pending")));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
+    }
+
+    #[test]
+    fn a_new_list_removes_what_it_does_not_have() {
+        let view = ClusterView::default();
+        assert!(!view.lock().has_listed_nodes());
+        for step in [Step::Init, Step::InitApply(node("gw")), Step::InitDone { order: None }] {
+            view.step(Kind::Node, &step);
+        }
+        assert!(view.lock().has_listed_nodes());
+        let list = |names: &[&str]| {
+            view.step(Kind::Pod, &Step::Init);
+            for name in names {
+                view.step(Kind::Pod, &Step::InitApply(pod(name, "gw", name, 2, "Pending")));
+            }
+            view.step(Kind::Pod, &Step::InitDone { order: None });
+        };
+        list(&["a", "b"]);
+        list(&["b"]);
+        assert_eq!((digest(&view, "a").is_some(), digest(&view, "b").is_some()), (false, true));
+    }
+}

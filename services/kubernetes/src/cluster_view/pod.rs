@@ -1,0 +1,67 @@
+//! A pod, as the API shows it.
+
+use headwater_event::NodeName;
+
+use crate::digest::Digest;
+use crate::offline::{OfflinePolicy, limited_tolerations};
+use crate::pod_status::{OwnedStatus, Phase};
+use crate::raw_object::RawObject;
+
+/// A pod of an edge node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodView {
+    pub(crate) uid: Box<str>,
+    pub(crate) node: NodeName,
+    /// The opaque version, and its order.
+    pub(crate) version: Box<str>,
+    pub(crate) order: Option<u64>,
+    /// Of what the node owns of the status.
+    pub(crate) status: Digest,
+    pub(crate) phase: Phase,
+    pub(crate) deletion: Deletion,
+    /// The places of its tolerations of an absence that have a limit.
+    pub(crate) limited_tolerations: Box<[u16]>,
+    /// The policy of its annotation.
+    pub(crate) offline: Option<OfflinePolicy>,
+    /// The newest list that has it.
+    pub(super) list: u32,
+}
+
+/// How far the deletion of a pod is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// It is not under deletion.
+    #[default]
+    None,
+    /// Its node is to stop it, and then to confirm that.
+    Requested,
+    /// That was confirmed; finalizers keep the pod.
+    Confirmed,
+}
+
+impl PodView {
+    /// The pod in `raw`.
+    pub(super) fn of(raw: &RawObject, node: NodeName, list: u32) -> Self {
+        let object = raw.value();
+        let status = OwnedStatus::of(&object["status"]);
+        let metadata = &object["metadata"];
+        let deletion =
+            match (&metadata["deletionTimestamp"], &metadata["deletionGracePeriodSeconds"]) {
+                (time, _) if time.is_null() => Deletion::None,
+                (_, seconds) if seconds.as_u64() == Some(0) => Deletion::Confirmed,
+                _ => Deletion::Requested,
+            };
+        Self {
+            uid: raw.uid().into(),
+            node,
+            version: raw.resource_version().into(),
+            order: raw.order(),
+            status: status.digest,
+            phase: status.phase,
+            deletion,
+            limited_tolerations: limited_tolerations(object),
+            offline: OfflinePolicy::of_object(object),
+            list,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a node owns of its Node: labels, annotations and status.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_event::NodeName;
+use serde_json::{Map, Value, json};
+
+use crate::digest::{Digest, digest};
+use crate::settings::EDGE_NODES;
+use crate::whole_seconds;
+
+/// The labels of Kubernetes that a node may set on itself, by the admission plugin NodeRestriction.
+const LABELS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
+/// The prefixes of such labels.
+const LABEL_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io/", "node.kubernetes.io/"];
+
+/// The labels of the role, which a node reports and only the controller writes.
+const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
+
+/// The fields of a Node's status that a node owns. Not `volumesAttached`, which the attach controller
+/// owns.
+const FIELDS: [&str; 9] = [
+    "capacity",
+    "allocatable",
+    "addresses",
+    "daemonEndpoints",
+    "nodeInfo",
+    "images",
+    "volumesInUse",
+    "runtimeHandlers",
+    "features",
+];
+
+/// The conditions that a node owns. Not `NetworkUnavailable`, which the network owns.
+const CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+
+/// The largest Node that is taken from an edge, in bytes of JSON: a thousand images have less.
+const NODE_BYTES_MAX: usize = 512 << 10;
+
+/// The most annotations of a node, and labels, that are written.
+const ENTRIES_MAX: usize = 64;
+
+/// What a node owns of its Node, as it reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OwnedNode {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Labels that a node may not set.
+    pub(crate) refused_labels: BTreeSet<String>,
+    pub(crate) status: NodeStatus,
+}
+
+/// What a node owns of its Node's status.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NodeStatus {
+    fields: Map<String, Value>,
+    /// Of everything but times.
+    pub(crate) digest: Digest,
+    /// Of everything.
+    pub(crate) timed: Digest,
+    /// The status of the condition Ready.
+    pub(crate) ready: Box<str>,
+}
+
+/// Why a Node is not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnfitNode {
+    /// It is too large.
+    #[error("it reports a Node of {bytes} bytes; at most {NODE_BYTES_MAX} are written")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// It is no JSON object.
+    #[error("it reports a Node that is no JSON object")]
+    NoObject,
+}
+
+impl OwnedNode {
+    /// The owned part of a Node that a node reports.
+    pub(crate) fn parse(object: &str) -> Result<Self, UnfitNode> {
+        let bytes = object.len();
+        if bytes > NODE_BYTES_MAX {
+            return Err(UnfitNode::TooLarge { bytes });
+        }
+        let object: Value = serde_json::from_str(object).map_err(|_| UnfitNode::NoObject)?;
+        if !object.is_object() {
+            return Err(UnfitNode::NoObject);
+        }
+        let (labels, refused): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            entries(&object, "labels").partition(|(key, _)| may_label(key));
+        let is_role = |key: &String| key.starts_with(ROLE_PREFIX);
+        Ok(Self {
+            labels: labels.into_iter().take(ENTRIES_MAX).collect(),
+            annotations: entries(&object, "annotations").take(ENTRIES_MAX).collect(),
+            refused_labels: refused
+                .into_keys()
+                .filter(|key| !is_role(key))
+                .take(ENTRIES_MAX)
+                .collect(),
+            status: NodeStatus::of(&object["status"]),
+        })
+    }
+
+    /// The Node that the controller creates: with the label of the role, which a node may not set, and
+    /// those by which the source selects edge nodes.
+    pub(crate) fn new_object(&self, node: &NodeName, selector: &str) -> Value {
+        let mut labels = self.labels.clone();
+        labels.insert(EDGE_NODES.to_owned(), String::new());
+        labels.extend(labels_of_selector(selector));
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": node.as_str(), "labels": labels, "annotations": self.annotations,
+            },
+        })
+    }
+
+    /// The merge patch that adds labels and annotations, or overwrites them; none is removed.
+    pub(crate) fn metadata_patch(&self, uid: &str) -> Value {
+        json!({"metadata": {
+            "uid": uid, "labels": self.labels, "annotations": self.annotations,
+        }})
+    }
+
+    /// The digest of labels and annotations.
+    pub(crate) fn metadata_digest(&self) -> Digest {
+        digest(&json!([self.labels, self.annotations]))
+    }
+}
+
+impl NodeStatus {
+    /// The owned part of a Node's status.
+    pub(crate) fn of(status: &Value) -> Self {
+        let mut fields = Map::new();
+        for field in FIELDS {
+            if let Some(value) = status.get(field).filter(|value| !value.is_null()) {
+                fields.insert(field.to_owned(), value.clone());
+            }
+        }
+        let conditions = conditions(status);
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+        let ready = ready.and_then(|ready| ready["status"].as_str()).unwrap_or_default().into();
+        fields.insert("conditions".to_owned(), Value::Array(conditions));
+        let mut owned = Value::Object(fields);
+        whole_seconds::cut(&mut owned);
+        let timed = digest(&owned);
+        let mut untimed = owned.clone();
+        for condition in untimed["conditions"].as_array_mut().into_iter().flatten() {
+            if let Some(condition) = condition.as_object_mut() {
+                condition.remove("lastHeartbeatTime");
+                condition.remove("lastTransitionTime");
+            }
+        }
+        let digest = digest(&untimed);
+        let Value::Object(fields) = owned else { unreachable!("it was made of fields") };
+        Self { fields, digest, timed, ready }
+    }
+
+    /// The strategic merge patch that makes the Node of this UID show this status. `shown_ready` is the
+    /// condition Ready that the API shows: one that changes does so `now_s` seconds after the Unix epoch.
+    pub(crate) fn patch(&self, uid: &str, shown_ready: &str, now_s: i64) -> Value {
+        let mut status = self.fields.clone();
+        for resources in ["capacity", "allocatable"] {
+            if let Some(resources) = status.get_mut(resources).and_then(Value::as_object_mut) {
+                resources.insert("$patch".to_owned(), "replace".into());
+            }
+        }
+        if let Some(addresses) = status.get_mut("addresses").and_then(Value::as_array_mut) {
+            addresses.push(json!({"$patch": "replace"}));
+        }
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            for field in ["reason", "message"] {
+                condition.entry(field).or_insert(Value::Null);
+            }
+            // While the node was away, others wrote the condition: it changes now.
+            let was_overwritten = !shown_ready.is_empty() && shown_ready != &*self.ready;
+            if was_overwritten && condition["type"] == "Ready" {
+                condition
+                    .insert("lastTransitionTime".to_owned(), whole_seconds::whole(now_s).into());
+            }
+        }
+        json!({"metadata": {"uid": uid}, "status": status})
+    }
+}
+
+/// Whether a node may set the label `key` on itself, by NodeRestriction's list. Labels outside of
+/// Kubernetes' own domains, which NodeRestriction leaves open, would let an edge attract workloads.
+pub(crate) fn may_label(key: &str) -> bool {
+    LABELS.contains(&key) || LABEL_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The labels that a selector requires, as far as it names them.
+fn labels_of_selector(selector: &str) -> impl Iterator<Item = (String, String)> {
+    selector.split(',').filter_map(|requirement| {
+        let requirement = requirement.trim();
+        if requirement.contains("!=") || requirement.starts_with('!') {
+            return None;
+        }
+        let (key, value) = requirement.split_once('=').unwrap_or((requirement, ""));
+        let (key, value) = (key.trim(), value.trim_start_matches('=').trim());
+        let is_plain =
+            !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || "()".contains(c));
+        is_plain.then(|| (key.to_owned(), value.to_owned()))
+    })
+}
+
+/// The labels or annotations of an object. A value that is no text is left out.
+fn entries(object: &Value, part: &str) -> impl Iterator<Item = (String, String)> {
+    let entries = object["metadata"][part].as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+}
+
+/// The owned conditions, by type.
+fn conditions(status: &Value) -> Vec<Value> {
+    let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_type = |kind: &&str| all.iter().find(|condition| condition["type"] == **kind).cloned();
+    CONDITIONS.iter().filter_map(of_type).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Value {
+        json!({
+            "metadata": {"labels": {
+                "kubernetes.io/hostname": "gw", "node.kubernetes.io/size": "s",
+                "node-role.kubernetes.io/edge": "", "node-role.kubernetes.io/control-plane": "",
+                "node-restriction.kubernetes.io/team": "a", "team": "a",
+            }},
+            "status": {
+                "capacity": {"cpu": "4"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}],
+                "volumesAttached": [{"name": "v"}],
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "EdgedReady",
+                    "lastHeartbeatTime": "2026-01-01T00:00:09.5Z",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            },
+        })
+    }
+
+    fn owned(node: &Value) -> OwnedNode {
+        OwnedNode::parse(&node.to_string()).expect("a node")
+    }
+
+    #[test]
+    fn a_node_sets_the_labels_of_node_restriction_alone() {
+        let owned = owned(&node());
+        let labels: Vec<_> = owned.labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, ["kubernetes.io/hostname", "node.kubernetes.io/size"]);
+        let refused: Vec<_> = owned.refused_labels.iter().map(String::as_str).collect();
+        assert_eq!(refused, ["node-restriction.kubernetes.io/team", "team"]);
+        let created = owned.new_object(&"gw".parse().expect("a name"), "tier in (a), edge=yes,!x");
+        let labels = created["metadata"]["labels"].as_object().expect("labels");
+        let keys: Vec<_> = labels.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["edge", "kubernetes.io/hostname", EDGE_NODES, "node.kubernetes.io/size"]);
+        assert_eq!(labels["edge"], "yes");
+    }
+
+    #[test]
+    fn times_alone_change_only_the_timed_digest() {
+        let first = owned(&node()).status;
+        let mut later = node();
+        later["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:05:09Z".into();
+        later["status"]["volumesAttached"] = json!([]);
+        let later = owned(&later).status;
+        assert_eq!(first.digest, later.digest);
+        assert_ne!(first.timed, later.timed);
+        let mut other = node();
+        other["status"]["conditions"][0]["status"] = "False".into();
+        assert_ne!(owned(&other).status.digest, first.digest);
+    }
+
+    #[test]
+    fn a_patch_replaces_resources_and_addresses_and_dates_a_condition_that_others_wrote() {
+        let status = owned(&node()).status;
+        let patch = status.patch("u", "Unknown", 1_000_000_000);
+        assert_eq!(patch["status"]["capacity"], json!({"$patch": "replace", "cpu": "4"}));
+        assert_eq!(patch["status"]["addresses"][1], json!({"$patch": "replace"}));
+        let ready = &patch["status"]["conditions"][0];
+        assert_eq!(ready["lastTransitionTime"], "2001-09-09T01:46:40Z");
+        assert_eq!(ready["lastHeartbeatTime"], "2026-01-01T00:00:09Z");
+        assert!(patch["status"].get("volumesAttached").is_none());
+        let patch = status.patch("u", "True", 1_000_000_000);
+        let ready = &patch["status"]["conditions"][0];
+        assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");
+    }
+}

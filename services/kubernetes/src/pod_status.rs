@@ -1,0 +1,259 @@
+//! What of a pod's status its node owns, and the patch that brings it into the API.
+//!
+//! A node owns the fields of [`FIELDS`] and the conditions of [`CONDITIONS`] and of Headwater. Others own
+//! the rest: readiness gates, the disruption controller, the scheduler. A patch leaves that alone.
+
+use serde_json::{Map, Value, json};
+
+use crate::digest::{Digest, digest};
+use crate::whole_seconds;
+
+/// The fields that a node owns. Not `qosClass`, which the API server sets and never changes.
+const FIELDS: [&str; 11] = [
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+    "observedGeneration",
+];
+
+/// The fields that a patch removes where the node does not report them any more.
+const REMOVABLE: [&str; 6] = [
+    "reason",
+    "message",
+    "podIP",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+/// The lists that the API server would merge by address: a patch replaces them.
+const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
+
+/// The conditions that a kubelet owns.
+const CONDITIONS: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// The conditions of Headwater's own, which are absent where they do not hold.
+const OWN_CONDITIONS: [&str; 3] =
+    ["headwater/RestartNeeded", "headwater/SpecHonoured", "headwater/ProbeFailing"];
+
+/// The fields of a condition. Not the time of its last probe, which changes with nothing else.
+const CONDITION_FIELDS: [&str; 6] =
+    ["type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"];
+
+/// The largest status that is written, in bytes of JSON: a pod with some hundred containers, each with
+/// the longest message, has less. etcd takes 1.5 MiB for the whole object.
+pub(crate) const STATUS_BYTES_MAX: usize = 256 << 10;
+
+/// The phase of a pod, as far as it decides what may be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It may run.
+    #[default]
+    Open,
+    /// All its containers ended well, for good.
+    Succeeded,
+    /// It failed for good.
+    Failed,
+}
+
+/// What a node owns of a pod's status.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OwnedStatus {
+    fields: Map<String, Value>,
+    pub(crate) digest: Digest,
+    pub(crate) phase: Phase,
+}
+
+/// Why a status is not written, whatever the API server would say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnfitStatus {
+    /// It is too large.
+    #[error("its node reports a status of {bytes} bytes; at most {STATUS_BYTES_MAX} are written")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// It is no JSON object.
+    #[error("its node reports a status that is no JSON object")]
+    NoObject,
+}
+
+impl Phase {
+    fn of(status: &Value) -> Self {
+        match status["phase"].as_str() {
+            Some("Succeeded") => Self::Succeeded,
+            Some("Failed") => Self::Failed,
+            _ => Self::Open,
+        }
+    }
+
+    /// Whether `next` may follow. A terminal phase is never taken back.
+    pub(crate) fn may_become(self, next: Self) -> bool {
+        self == Self::Open || self == next
+    }
+}
+
+impl OwnedStatus {
+    /// The owned part of a status that a node reports.
+    pub(crate) fn parse(status: &[u8]) -> Result<Self, UnfitStatus> {
+        let bytes = status.len();
+        if bytes > STATUS_BYTES_MAX {
+            return Err(UnfitStatus::TooLarge { bytes });
+        }
+        match serde_json::from_slice(status) {
+            Ok(status @ Value::Object(_)) => Ok(Self::of(&status)),
+            _ => Err(UnfitStatus::NoObject),
+        }
+    }
+
+    /// The owned part of a status.
+    pub(crate) fn of(status: &Value) -> Self {
+        let mut fields = Map::new();
+        for field in FIELDS.into_iter().chain(["startTime"]) {
+            if let Some(value) = status.get(field).filter(|value| !value.is_null()) {
+                fields.insert(field.to_owned(), value.clone());
+            }
+        }
+        fields.insert("conditions".to_owned(), Value::Array(conditions(status)));
+        let mut owned = Value::Object(fields);
+        whole_seconds::cut(&mut owned);
+        let digest = digest(&owned);
+        let phase = Phase::of(&owned);
+        let Value::Object(fields) = owned else { unreachable!("it was made of fields") };
+        Self { fields, digest, phase }
+    }
+
+    /// The strategic merge patch that makes the pod of this UID show this status.
+    pub(crate) fn patch(&self, uid: &str) -> Value {
+        let mut status = self.fields.clone();
+        for field in REMOVABLE {
+            status.entry(field).or_insert(Value::Null);
+        }
+        for field in ADDRESSES {
+            let addresses = status.entry(field).or_insert_with(|| json!([]));
+            if let Some(addresses) = addresses.as_array_mut() {
+                addresses.push(json!({"$patch": "replace"}));
+            }
+        }
+        if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+            for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+                for field in ["reason", "message"] {
+                    condition.entry(field).or_insert(Value::Null);
+                }
+            }
+            let is_reported = |kind: &str| conditions.iter().any(|one| one["type"] == kind);
+            let gone: Vec<_> =
+                OWN_CONDITIONS.into_iter().filter(|kind| !is_reported(kind)).collect();
+            conditions
+                .extend(gone.into_iter().map(|kind| json!({"type": kind, "$patch": "delete"})));
+        }
+        json!({"metadata": {"uid": uid}, "status": status})
+    }
+}
+
+/// The owned conditions, by type.
+fn conditions(status: &Value) -> Vec<Value> {
+    let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_type = |kind: &&str| all.iter().find(|condition| condition["type"] == **kind);
+    let owned = CONDITIONS.iter().chain(&OWN_CONDITIONS).filter_map(of_type);
+    owned
+        .map(|condition| {
+            let fields = CONDITION_FIELDS.into_iter().filter_map(|field| {
+                let value = condition.get(field).filter(|value| !value.is_null())?;
+                Some((field.to_owned(), value.clone()))
+            });
+            Value::Object(fields.collect())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    #[test]
+    fn what_others_own_is_neither_compared_nor_patched() {
+        let reported = json!({
+            "phase": "Running", "qosClass": "Burstable", "nominatedNodeName": "x",
+            "startTime": "2026-01-01T00:00:00.5Z",
+            "conditions": [condition("Ready", "True"), condition("example.com/gate", "True")],
+        });
+        let mut shown = reported.clone();
+        shown["qosClass"] = "Guaranteed".into();
+        shown["startTime"] = "2026-01-01T00:00:00Z".into();
+        shown["conditions"] =
+            json!([condition("DisruptionTarget", "True"), condition("Ready", "True")]);
+        let status = OwnedStatus::of(&reported);
+        assert_eq!(status.digest, OwnedStatus::of(&shown).digest);
+        let patch = status.patch("u");
+        assert_eq!(patch["metadata"], json!({"uid": "u"}));
+        let kinds = patch["status"]["conditions"].as_array().expect("a list").iter();
+        let kinds: Vec<_> = kinds.map(|condition| condition["type"].clone()).collect();
+        let others = ["example.com/gate", "DisruptionTarget"];
+        assert!(kinds.iter().all(|kind| others.iter().all(|other| kind != other)), "{kinds:?}");
+        for field in ["qosClass", "nominatedNodeName"] {
+            assert!(patch["status"].get(field).is_none(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_patch_replaces_addresses_and_removes_what_is_not_reported_any_more() {
+        let status = OwnedStatus::of(&json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}));
+        let patch = &status.patch("u")["status"];
+        assert_eq!(patch["podIPs"], json!([{"ip": "10.0.0.1"}, {"$patch": "replace"}]));
+        assert_eq!(patch["hostIPs"], json!([{"$patch": "replace"}]));
+        assert_eq!(patch["reason"], Value::Null);
+        assert!(patch.as_object().expect("fields").contains_key("containerStatuses"));
+        let gone = json!({"type": "headwater/ProbeFailing", "$patch": "delete"});
+        assert!(patch["conditions"].as_array().expect("a list").contains(&gone));
+    }
+
+    #[test]
+    fn every_owned_change_changes_the_digest() {
+        let base = json!({
+            "phase": "Running", "podIP": "10.0.0.1",
+            "conditions": [condition("Ready", "True")],
+            "containerStatuses": [{"name": "main", "ready": true, "restartCount": 0}],
+        });
+        let first = OwnedStatus::of(&base).digest;
+        for (pointer, value) in [
+            ("/phase", json!("Failed")),
+            ("/podIP", json!("10.0.0.2")),
+            ("/conditions/0/status", json!("False")),
+            ("/conditions/0/lastTransitionTime", json!("2026-01-01T00:00:01Z")),
+            ("/containerStatuses/0/restartCount", json!(1)),
+        ] {
+            let mut changed = base.clone();
+            *changed.pointer_mut(pointer).expect("a field") = value;
+            assert_ne!(OwnedStatus::of(&changed).digest, first, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_is_too_large_or_no_object_is_refused() {
+        let large = format!(r#"{{"message":"{}"}}"#, "x".repeat(STATUS_BYTES_MAX));
+        let bytes = large.len();
+        assert_eq!(OwnedStatus::parse(large.as_bytes()), Err(UnfitStatus::TooLarge { bytes }));
+        assert_eq!(OwnedStatus::parse(b"[]"), Err(UnfitStatus::NoObject));
+        assert!(OwnedStatus::parse(b"{}").is_ok());
+    }
+
+    #[test]
+    fn a_terminal_phase_is_not_taken_back() {
+        use Phase::{Failed, Open, Succeeded};
+        assert!(Open.may_become(Succeeded) && Failed.may_become(Failed));
+        assert!(!Succeeded.may_become(Open) && !Succeeded.may_become(Failed));
+    }
+}

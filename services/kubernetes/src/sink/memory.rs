@@ -1,0 +1,140 @@
+//! What the sink remembers of an object that it writes, beside what the API shows.
+
+use crate::digest::Digest;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Purpose {
+    /// Create a Node.
+    CreateNode,
+    /// Labels and annotations of a Node.
+    NodeMetadata,
+    /// The status of a Node.
+    NodeStatus,
+    /// The status of a pod.
+    PodStatus,
+    /// The end of a pod.
+    DeletePod,
+    /// The tolerations of a pod.
+    Tolerations,
+    /// The Lease of a node.
+    Lease,
+}
+
+/// The pauses after failures of an object, doubled from the first to the last. The last is short: 5 s
+/// after the server is back, everything is to be right.
+const PAUSE_MIN_MS: u64 = 200;
+const PAUSE_MAX_MS: u64 = 4_000;
+
+/// The pause after a refusal that lasts until a person acts.
+pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ObjectMemory {
+    written: Vec<(Purpose, Written)>,
+    settled: Vec<(Purpose, Settled)>,
+    failures: u32,
+    /// No request before this time.
+    pub(crate) not_before_ms: u64,
+}
+
+/// A write that the API took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// What was to be shown.
+    pub(crate) desired: Digest,
+    /// What the API shows since: it may leave out or add fields.
+    pub(crate) shown: Digest,
+    /// When.
+    pub(crate) at_ms: u64,
+}
+
+/// A write that the API never takes: of this content, to this version of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Settled {
+    content: Digest,
+    order: Option<u64>,
+}
+
+impl Purpose {
+    /// The verb and the resource, as a role names them.
+    pub(crate) fn right(self) -> &'static str {
+        match self {
+            Self::CreateNode => "create nodes",
+            Self::NodeMetadata => "patch nodes",
+            Self::NodeStatus => "patch nodes/status",
+            Self::PodStatus => "patch pods/status",
+            Self::DeletePod => "delete pods",
+            Self::Tolerations => "patch pods",
+            Self::Lease => "patch leases",
+        }
+    }
+}
+
+impl ObjectMemory {
+    /// The last write for a purpose.
+    pub(crate) fn written(&self, purpose: Purpose) -> Option<Written> {
+        self.written.iter().find(|(of, _)| *of == purpose).map(|(_, written)| *written)
+    }
+
+    /// Whether the API refused this content for this version of the object.
+    pub(crate) fn is_settled(&self, purpose: Purpose, content: Digest, order: Option<u64>) -> bool {
+        self.settled.contains(&(purpose, Settled { content, order }))
+    }
+
+    /// The API took a write.
+    pub(crate) fn note_written(&mut self, purpose: Purpose, written: Written) {
+        (self.failures, self.not_before_ms) = (0, 0);
+        self.written.retain(|(of, _)| *of != purpose);
+        self.written.push((purpose, written));
+        self.settled.retain(|(of, _)| *of != purpose);
+    }
+
+    /// The API never takes a write of this content, while the object has this version.
+    pub(crate) fn note_settled(&mut self, purpose: Purpose, content: Digest, order: Option<u64>) {
+        (self.failures, self.not_before_ms) = (0, 0);
+        self.settled.retain(|(of, _)| *of != purpose);
+        self.settled.push((purpose, Settled { content, order }));
+    }
+
+    /// A request failed.
+    pub(crate) fn note_failure(&mut self, now_ms: u64) {
+        let pause_ms = PAUSE_MIN_MS << self.failures.min(16);
+        self.failures += 1;
+        self.not_before_ms = now_ms + pause_ms.min(PAUSE_MAX_MS);
+    }
+
+    /// How many requests in a row failed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The API wants to be left alone for a time.
+    pub(crate) fn pause(&mut self, now_ms: u64, pause_ms: u64) {
+        self.not_before_ms = now_ms + pause_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_end_with_a_success() {
+        let mut memory = ObjectMemory::default();
+        let mut pauses = Vec::new();
+        for _ in 0..40 {
+            memory.note_failure(1_000);
+            pauses.push(memory.not_before_ms - 1_000);
+        }
+        assert_eq!(pauses[..6], [200, 400, 800, 1_600, 3_200, 4_000]);
+        assert_eq!(pauses[39], PAUSE_MAX_MS);
+        let content = crate::digest::digest(&json!(1));
+        let written = Written { desired: content, shown: content, at_ms: 5 };
+        memory.note_written(Purpose::PodStatus, written);
+        assert_eq!((memory.not_before_ms, memory.failures), (0, 0));
+    }
+}

@@ -1,0 +1,662 @@
+//! The task of the sink: it collects what may have changed, asks for the plan, sends requests and takes
+//! their answers. The decisions are in `plan`, `queue` and `lease`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::pending;
+use std::time::Duration;
+
+use headwater_controller::{
+    ChangeSubscription, EdgeStart, NodePresence, Picture, PictureChange, Progress, SinkContext,
+};
+use headwater_event::{NodeName, ResourceKey, WriterEpoch};
+use headwater_telemetry::error_chain;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::answer::{Answer, send, unsendable};
+use super::desired::{Unreadable, desired_node, desired_pod};
+use super::lease::{Leases, Renewal, RenewalEnd};
+use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
+use super::plan::{
+    DesiredNode, DesiredPod, Facts, NO_CONTENT, Registration, Step, plan_node, plan_pod,
+};
+use super::queue::Queue;
+use super::request::WriteRequest;
+use super::troubles::Troubles;
+use super::{KubernetesSink, SinkDependencies};
+use crate::access::Connection;
+use crate::cluster_view::{ClusterView, NodeView, ObjectId, PodView};
+use crate::digest::Digest;
+use crate::kind::Kind;
+use crate::node_object::NodeStatus;
+use crate::pod_status::OwnedStatus;
+use crate::raw_object::RawObject;
+
+/// How often the presence of the nodes is looked at: it ends without an event.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most objects that are compared before other events are taken: some milliseconds.
+const COMPARED_MAX: usize = 256;
+
+/// Nodes read at once from the picture.
+const NODES_PAGE: usize = 1024;
+
+/// The pause before a picture that could not be read is read again.
+const REREAD_MS: u64 = 1_000;
+
+/// Conflicts in a row after which a Node that is there without the label of edges is named.
+const CONFLICTS_NAMED: u32 = 3;
+
+/// See the module.
+pub(super) struct SinkRun {
+    connection: Connection,
+    selector: String,
+    view: ClusterView,
+    dependencies: SinkDependencies,
+    picture: Picture,
+    progress: watch::Receiver<Progress>,
+    /// The epoch in which this controller writes.
+    epoch: Option<WriterEpoch>,
+    changes: Option<ChangeSubscription>,
+    queue: Queue,
+    memories: HashMap<ObjectId, ObjectMemory>,
+    /// Of each node, the latest start of its edge during which its Node was there.
+    registrations: HashMap<NodeName, EdgeStart>,
+    /// The presence of each node with a Node or a report, as it was last looked at.
+    presence: HashMap<NodeName, NodePresence>,
+    leases: Leases,
+    troubles: Troubles,
+    shown_troubles: Troubles,
+    calls: JoinSet<CallEnd>,
+    renewals: JoinSet<RenewalDone>,
+    began: Instant,
+}
+
+/// A request for an object.
+struct Call {
+    id: ObjectId,
+    node: NodeName,
+    purpose: Purpose,
+    /// What it writes, and the version of the object that it was planned for.
+    content: Digest,
+    order: Option<u64>,
+    /// Where it creates a Node.
+    start: EdgeStart,
+}
+
+/// The end of a request for an object.
+struct CallEnd {
+    call: Call,
+    answer: Answer,
+}
+
+/// The end of a renewal.
+struct RenewalDone {
+    renewal: Renewal,
+    sent_ms: u64,
+    answer: Answer,
+}
+
+impl SinkRun {
+    pub(super) fn new(sink: KubernetesSink, context: SinkContext) -> Self {
+        let KubernetesSink { connection, selector, view, dependencies } = sink;
+        Self {
+            connection,
+            selector,
+            view,
+            dependencies,
+            picture: context.picture,
+            progress: context.progress,
+            epoch: None,
+            changes: None,
+            queue: Queue::default(),
+            memories: HashMap::new(),
+            registrations: HashMap::new(),
+            presence: HashMap::new(),
+            leases: Leases::default(),
+            troubles: Troubles::default(),
+            shown_troubles: Troubles::default(),
+            calls: JoinSet::new(),
+            renewals: JoinSet::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Acts until it is dropped, or the controller ends.
+    pub(super) async fn run(mut self) {
+        let mut ticks = interval(LOOK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.view.subscribe();
+        loop {
+            self.take_role();
+            self.renew();
+            self.write();
+            let wake = self.next_wake();
+            tokio::select! {
+                Some(end) = self.calls.join_next() => self.end_call(end),
+                Some(done) = self.renewals.join_next() => self.end_renewal(done),
+                _ = ticks.tick() => {
+                    self.look_at_presence();
+                    self.show();
+                }
+                () = self.view.changed() => self.take_view_changes(),
+                change = next_change(&mut self.changes) => match change {
+                    Some(change) => self.take_picture_change(change),
+                    None => return,
+                },
+                changed = self.progress.changed() => if changed.is_err() {
+                    return;
+                },
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins to write when this controller has become the writer, and ends it when it is not any more.
+    fn take_role(&mut self) {
+        let (epoch, is_writer) = {
+            let progress = self.progress.borrow_and_update();
+            (progress.epoch, progress.reconciled)
+        };
+        if !is_writer {
+            if self.epoch.take().is_some() {
+                self.changes = None;
+                self.queue = Queue::default();
+            }
+            return;
+        }
+        if self.epoch == Some(epoch) {
+            return;
+        }
+        // Another controller may have written since.
+        self.epoch = Some(epoch);
+        self.memories.clear();
+        self.queue = Queue::default();
+        self.changes = Some(self.picture.changes());
+        self.mark_everything();
+    }
+
+    /// Marks every object.
+    fn mark_everything(&mut self) {
+        let mut ids: Vec<ObjectId> = Vec::new();
+        {
+            let view = self.view.lock();
+            ids.extend(view.pods().cloned().map(ObjectId::Pod));
+            ids.extend(view.nodes().cloned().map(ObjectId::Node));
+        }
+        let mut after = None;
+        loop {
+            match self.picture.reported_nodes(after.as_ref(), NODES_PAGE) {
+                Ok(nodes) => {
+                    let is_last = nodes.len() < NODES_PAGE;
+                    after = nodes.last().cloned();
+                    ids.extend(nodes.into_iter().map(ObjectId::Node));
+                    if is_last {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "the picture cannot be read; trying again");
+                    // As if this controller became the writer anew.
+                    self.epoch = None;
+                    break;
+                }
+            }
+        }
+        // The latest comes first: the Nodes, without which no pod can be written.
+        ids.into_iter().for_each(|id| self.queue.mark(id));
+    }
+
+    fn take_view_changes(&mut self) {
+        for id in self.view.take_changes() {
+            if let ObjectId::Node(node) = &id {
+                let is_there = self.view.lock().node(node).is_some();
+                if is_there {
+                    self.note_registration(node);
+                }
+                if self.look_at(node).is_present && is_there {
+                    let now_ms = self.now_ms();
+                    self.leases.add(node, now_ms);
+                }
+            }
+            self.mark(id);
+        }
+    }
+
+    fn take_picture_change(&mut self, change: PictureChange) {
+        let keys = match change {
+            PictureChange::Everything => return self.mark_everything(),
+            PictureChange::Keys(keys) => keys,
+        };
+        for key in keys {
+            match key.kind() {
+                "pod" => {
+                    // A pod that the watch has not shown yet is marked when it does.
+                    let is_shown = self.view.lock().pod(&key).is_some();
+                    if is_shown {
+                        self.queue.mark(ObjectId::Pod(key));
+                    }
+                }
+                "node" => {
+                    if let Ok(node) = key.name().parse() {
+                        self.look_at(&node);
+                        self.queue.mark(ObjectId::Node(node));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn mark(&mut self, id: ObjectId) {
+        if self.epoch.is_some() {
+            self.queue.mark(id);
+        }
+    }
+
+    /// Notes that the Node of a node is there. A standby does so too: it may take over.
+    fn note_registration(&mut self, node: &NodeName) {
+        if let Ok(Some(reported)) = self.picture.reported_node(node) {
+            self.registrations.insert(node.clone(), reported.start);
+        }
+    }
+
+    /// Looks at the presence of every node.
+    fn look_at_presence(&mut self) {
+        let shown: BTreeSet<NodeName> = self.view.lock().nodes().cloned().collect();
+        let nodes: BTreeSet<NodeName> = shown.iter().chain(self.presence.keys()).cloned().collect();
+        let mut present = BTreeSet::new();
+        for node in nodes {
+            if self.look_at(&node).is_present {
+                if shown.contains(&node) {
+                    present.insert(node);
+                }
+            } else if !shown.contains(&node) {
+                self.presence.remove(&node);
+            }
+        }
+        let now_ms = self.now_ms();
+        self.leases.set_present(&present, now_ms);
+    }
+
+    /// Looks at the presence of a node. What may be written of it changes with it.
+    fn look_at(&mut self, node: &NodeName) -> NodePresence {
+        let presence = self.picture.node_presence(node);
+        if self.presence.insert(node.clone(), presence) != Some(presence) {
+            let pods: Vec<ResourceKey> = self.view.lock().pods_of(node).cloned().collect();
+            pods.into_iter().for_each(|pod| self.mark(ObjectId::Pod(pod)));
+            self.mark(ObjectId::Node(node.clone()));
+        }
+        presence
+    }
+
+    /// When something is due without an event.
+    fn next_wake(&self) -> Instant {
+        let is_writing = self.may_write();
+        if is_writing && self.queue.is_ready() {
+            return Instant::now();
+        }
+        let of_queue = self.queue.next_due_ms().filter(|_| is_writing);
+        let due_ms = of_queue.into_iter().chain(self.leases.next_due_ms()).min();
+        // The ticks wake it before an hour is over.
+        self.began
+            + due_ms
+                .map_or(self.began.elapsed() + Duration::from_secs(3_600), Duration::from_millis)
+    }
+
+    fn may_write(&self) -> bool {
+        self.epoch.is_some() && self.progress.borrow().may_write(Instant::now())
+    }
+
+    /// Compares objects and sends the requests that follow.
+    fn write(&mut self) {
+        for _ in 0..COMPARED_MAX {
+            if !self.may_write() {
+                break;
+            }
+            let now_ms = self.now_ms();
+            let Some(id) = self.queue.take(now_ms) else { break };
+            let compared = match &id {
+                ObjectId::Node(node) => self.compare_node(node.clone()),
+                ObjectId::Pod(pod) => self.compare_pod(pod.clone()),
+            };
+            if let Err(Unreadable(error)) = compared {
+                tracing::warn!(error, "the picture cannot be read; trying again");
+                self.queue.wait(id, now_ms + REREAD_MS);
+            }
+        }
+    }
+
+    fn compare_pod(&mut self, pod: ResourceKey) -> Result<(), Unreadable> {
+        let id = ObjectId::Pod(pod.clone());
+        let (view, of_node) = {
+            let objects = self.view.lock();
+            let view = objects.pod(&pod).cloned();
+            let node = view.as_ref().and_then(|view| objects.node(&view.node));
+            (view, node.and_then(|node| node.offline))
+        };
+        let Some(view) = view else {
+            self.forget(&id);
+            return Ok(());
+        };
+        let (desired, unfit) = desired_pod(&self.picture, &pod, &view)?;
+        match unfit {
+            Some(unfit) => self.troubles.refuse(&id, unfit.to_string()),
+            None if desired.status.as_ref().is_some_and(|now| now.digest != view.status) => {}
+            None => self.troubles.clear(&id),
+        }
+        let policy = view.offline.or(of_node).unwrap_or(self.dependencies.offline);
+        let step = plan_pod(&desired, &view, policy, &self.facts(&id, &view.node));
+        self.take_step(id, &view.node.clone(), step, |purpose| {
+            pod_request(purpose, &pod, &desired, &view)
+        });
+        Ok(())
+    }
+
+    fn compare_node(&mut self, node: NodeName) -> Result<(), Unreadable> {
+        let id = ObjectId::Node(node.clone());
+        let (view, has_listed) = {
+            let objects = self.view.lock();
+            (objects.node(&node).cloned(), objects.has_listed_nodes())
+        };
+        let desired = match desired_node(&self.picture, &node)? {
+            Some(Ok(desired)) => desired,
+            Some(Err(unfit)) => {
+                self.troubles.refuse(&id, unfit.to_string());
+                return Ok(());
+            }
+            None => {
+                self.forget(&id);
+                return Ok(());
+            }
+        };
+        self.troubles.set_refused_labels(&node, &desired.owned.refused_labels);
+        if view.is_some() {
+            self.registrations.insert(node.clone(), desired.start);
+        }
+        let registration =
+            Registration { has_listed, last: self.registrations.get(&node).copied() };
+        let facts = self.facts(&id, &node);
+        let step = plan_node(&desired, view.as_ref(), registration, &facts);
+        let now_s = (self.dependencies.wall_clock)() / 1000;
+        let selector = self.selector.clone();
+        self.take_step(id, &node, step, |purpose| {
+            node_request(purpose, &node, &desired, view.as_ref(), &selector, now_s)
+        });
+        Ok(())
+    }
+
+    fn facts(&mut self, id: &ObjectId, node: &NodeName) -> Facts<'_> {
+        let presence = self.look_at(node);
+        let now_ms = self.now_ms();
+        Facts { presence, memory: self.memories.entry(id.clone()).or_default(), now_ms }
+    }
+
+    /// Forgets an object that is not there.
+    fn forget(&mut self, id: &ObjectId) {
+        self.memories.remove(id);
+        self.troubles.clear(id);
+    }
+
+    /// Does what was planned for an object.
+    fn take_step(
+        &mut self,
+        id: ObjectId,
+        node: &NodeName,
+        step: Step,
+        request: impl FnOnce(Purpose) -> Option<PlannedRequest>,
+    ) {
+        let purpose = match step {
+            Step::Rest => return,
+            Step::Wait { until_ms } => return self.queue.wait(id, until_ms),
+            Step::Call(purpose) => purpose,
+        };
+        let Some(planned) = request(purpose) else { return };
+        if !self.queue.start(&id, node) {
+            return;
+        }
+        let PlannedRequest { request, content, order, start } = planned;
+        let call = Call { id, node: node.clone(), purpose, content, order, start };
+        let is_of_node = !matches!(purpose, Purpose::CreateNode | Purpose::Tolerations);
+        let request = request.build().map(|request| {
+            if is_of_node { self.dependencies.act_as.about(node, request) } else { request }
+        });
+        let connection = self.connection.clone();
+        self.calls.spawn(async move {
+            let answer = match request {
+                Ok(request) => send(&connection, request).await,
+                Err(error) => unsendable(&error),
+            };
+            CallEnd { call, answer }
+        });
+    }
+
+    fn end_call(&mut self, end: Result<CallEnd, tokio::task::JoinError>) {
+        let CallEnd { call, answer } = match end {
+            Ok(end) => end,
+            Err(error) => {
+                // The object stays in flight; a new epoch compares it again.
+                tracing::error!(%error, "a request to the API server ended by itself");
+                return;
+            }
+        };
+        self.dependencies.metrics.answered(call.purpose, &answer);
+        let now_ms = self.now_ms();
+        let Call { id, node, purpose, content, order, start } = call;
+        if !matches!(answer, Answer::Failed(_)) {
+            self.troubles.set_unanswered(None);
+        }
+        let memory = self.memories.entry(id.clone()).or_default();
+        match answer {
+            Answer::Done(object) => {
+                let shown =
+                    object.as_ref().map_or(content, |object| shown(purpose, content, object));
+                memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
+                if purpose == Purpose::DeletePod {
+                    // Until the watch shows what became of it.
+                    memory.note_settled(purpose, content, order);
+                }
+                self.troubles.allow(purpose);
+                self.troubles.clear(&id);
+                if purpose == Purpose::CreateNode {
+                    self.registrations.insert(node, start);
+                }
+                if let Some(object) = object.filter(|_| purpose != Purpose::DeletePod) {
+                    let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
+                    self.view.answered(kind, &object);
+                }
+            }
+            Answer::Conflict(_) if purpose == Purpose::CreateNode => {
+                // Created by an earlier request whose answer was lost, or it is no edge node.
+                memory.note_failure(now_ms);
+                if memory.failures() > CONFLICTS_NAMED {
+                    memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
+                    let reason = "a Node of this name is there without the label of edge nodes; set the \
+                                  label, or delete the Node";
+                    self.troubles.refuse(&id, reason.to_owned());
+                }
+            }
+            // Nothing to do any more, until the watch shows another version.
+            Answer::Absent | Answer::Conflict(_) => memory.note_settled(purpose, content, order),
+            // The pod has another version by now.
+            Answer::Refused(_) if purpose == Purpose::Tolerations => {
+                memory.note_settled(purpose, content, order);
+            }
+            Answer::Refused(reason) => {
+                tracing::warn!(object = ?id, reason, "the API server refuses what a node reports");
+                memory.note_settled(purpose, content, order);
+                self.troubles.refuse(&id, reason);
+            }
+            Answer::Forbidden(message) => {
+                // Once soon: the server may not know yet that the pod is bound to the node.
+                if memory.failures() == 0 {
+                    memory.note_failure(now_ms);
+                } else {
+                    memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
+                    self.troubles.forbid(purpose, message);
+                }
+            }
+            Answer::Throttled(after) => {
+                memory.pause(now_ms, u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+            }
+            Answer::Failed(reason) => {
+                memory.note_failure(now_ms);
+                self.troubles.set_unanswered(Some(reason));
+            }
+        }
+        if self.epoch.is_some() {
+            self.queue.end(id);
+        }
+    }
+
+    /// Sends the renewals of Leases that are due.
+    fn renew(&mut self) {
+        while let Some(renewal) = self.leases.take(self.now_ms()) {
+            let sent_ms = self.now_ms();
+            let now = micro_time((self.dependencies.wall_clock)());
+            let node = renewal.node.clone();
+            let request = if renewal.is_missing {
+                let uid = self.view.lock().node(&node).map(|view| view.uid.clone());
+                WriteRequest::create_lease(&node, &uid.unwrap_or_default(), &now)
+            } else {
+                WriteRequest::renew_lease(&node, &now)
+            };
+            let request =
+                request.build().map(|request| self.dependencies.act_as.about(&node, request));
+            let connection = self.connection.clone();
+            self.renewals.spawn(async move {
+                let answer = match request {
+                    Ok(request) => send(&connection, request).await,
+                    Err(error) => unsendable(&error),
+                };
+                RenewalDone { renewal, sent_ms, answer }
+            });
+        }
+    }
+
+    fn end_renewal(&mut self, done: Result<RenewalDone, tokio::task::JoinError>) {
+        let RenewalDone { renewal, sent_ms, answer } = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(%error, "the renewal of a Lease ended by itself");
+                return;
+            }
+        };
+        self.dependencies.metrics.answered(Purpose::Lease, &answer);
+        let end = match answer {
+            Answer::Done(_) => {
+                self.troubles.allow(Purpose::Lease);
+                RenewalEnd::Renewed
+            }
+            Answer::Absent if !renewal.is_missing => RenewalEnd::Missing,
+            Answer::Conflict(_) => RenewalEnd::Exists,
+            Answer::Forbidden(message) => {
+                self.troubles.forbid(Purpose::Lease, message);
+                RenewalEnd::Forbidden
+            }
+            Answer::Failed(reason) => {
+                self.troubles.set_unanswered(Some(reason));
+                RenewalEnd::Failed
+            }
+            Answer::Absent | Answer::Refused(_) | Answer::Throttled(_) => RenewalEnd::Failed,
+        };
+        let now_ms = self.now_ms();
+        self.leases.end(&renewal.node, end, sent_ms, now_ms);
+    }
+
+    /// Shows metrics and troubles.
+    fn show(&mut self) {
+        let failing = self.memories.values().filter(|memory| memory.failures() > 0).count();
+        self.dependencies.metrics.behind(self.queue.len().max(failing));
+        if self.troubles != self.shown_troubles {
+            self.shown_troubles = self.troubles.clone();
+            self.dependencies.troubles.send_replace(self.troubles.sentences());
+        }
+    }
+}
+
+/// A request that was planned.
+struct PlannedRequest {
+    request: WriteRequest,
+    content: Digest,
+    order: Option<u64>,
+    start: EdgeStart,
+}
+
+fn pod_request(
+    purpose: Purpose,
+    pod: &ResourceKey,
+    desired: &DesiredPod,
+    view: &PodView,
+) -> Option<PlannedRequest> {
+    let (request, content) = match purpose {
+        Purpose::PodStatus => {
+            let status = desired.status.as_ref()?;
+            (WriteRequest::pod_status(pod, status.patch(&view.uid)), status.digest)
+        }
+        Purpose::DeletePod => (WriteRequest::delete_pod(pod, &view.uid), *NO_CONTENT),
+        Purpose::Tolerations => (WriteRequest::tolerations(pod, view), *NO_CONTENT),
+        Purpose::CreateNode | Purpose::NodeMetadata | Purpose::NodeStatus | Purpose::Lease => {
+            return None;
+        }
+    };
+    Some(PlannedRequest { request, content, order: view.order, start: EdgeStart::default() })
+}
+
+fn node_request(
+    purpose: Purpose,
+    node: &NodeName,
+    desired: &DesiredNode,
+    view: Option<&NodeView>,
+    selector: &str,
+    now_s: i64,
+) -> Option<PlannedRequest> {
+    let owned = &desired.owned;
+    let (request, content) = match (purpose, view) {
+        (Purpose::CreateNode, _) => {
+            let object = owned.new_object(node, selector);
+            (WriteRequest::create_node(object), owned.metadata_digest())
+        }
+        (Purpose::NodeMetadata, Some(view)) => {
+            let patch = owned.metadata_patch(&view.uid);
+            (WriteRequest::node_metadata(node, patch), owned.metadata_digest())
+        }
+        (Purpose::NodeStatus, Some(view)) => {
+            let patch = owned.status.patch(&view.uid, &view.ready, now_s);
+            (WriteRequest::node_status(node, patch), owned.status.digest)
+        }
+        _ => return None,
+    };
+    let order = view.and_then(|view| view.order);
+    Some(PlannedRequest { request, content, order, start: desired.start })
+}
+
+/// What the API shows after a write, as `compare` takes it.
+fn shown(purpose: Purpose, content: Digest, object: &RawObject) -> Digest {
+    match purpose {
+        Purpose::PodStatus => OwnedStatus::of(&object.value()["status"]).digest,
+        Purpose::NodeStatus => NodeStatus::of(&object.value()["status"]).digest,
+        _ => content,
+    }
+}
+
+/// A time with microseconds, as Leases have it.
+fn micro_time(now_ms: i64) -> String {
+    let time = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{time:.6}")
+}
+
+/// The next change of the picture; never without a subscription.
+async fn next_change(changes: &mut Option<ChangeSubscription>) -> Option<PictureChange> {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => pending().await,
+    }
+}

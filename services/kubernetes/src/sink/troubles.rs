@@ -1,0 +1,113 @@
+//! What keeps the sink from writing, in sentences for a person.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_event::NodeName;
+
+use super::memory::Purpose;
+use crate::cluster_view::ObjectId;
+
+/// The most objects that are named.
+const OBJECTS_MAX: usize = 100;
+
+/// The most labels of a node that are named.
+const NAMES_MAX: usize = 8;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Troubles {
+    /// The rights that are missing.
+    forbidden: BTreeMap<Purpose, String>,
+    /// The objects that are not written, and why.
+    objects: BTreeMap<ObjectId, String>,
+    /// The labels that nodes report and may not set.
+    labels: BTreeMap<NodeName, String>,
+    /// Why there is no answer, of the last request.
+    unanswered: Option<String>,
+}
+
+impl Troubles {
+    /// A right is missing.
+    pub(crate) fn forbid(&mut self, purpose: Purpose, message: String) {
+        self.forbidden.insert(purpose, message);
+    }
+
+    /// The API server does what a purpose needs: its right is there.
+    pub(crate) fn allow(&mut self, purpose: Purpose) {
+        self.forbidden.remove(&purpose);
+    }
+
+    /// An object is not written.
+    pub(crate) fn refuse(&mut self, id: &ObjectId, reason: String) {
+        if self.objects.len() < OBJECTS_MAX || self.objects.contains_key(id) {
+            self.objects.insert(id.clone(), reason);
+        }
+    }
+
+    /// The labels that a node reports and may not set; none: nothing is wrong with them.
+    pub(crate) fn set_refused_labels(&mut self, node: &NodeName, labels: &BTreeSet<String>) {
+        if labels.is_empty() {
+            self.labels.remove(node);
+        } else if self.labels.len() < OBJECTS_MAX || self.labels.contains_key(node) {
+            let names: Vec<&str> = labels.iter().map(String::as_str).take(NAMES_MAX).collect();
+            self.labels.insert(node.clone(), names.join(", "));
+        }
+    }
+
+    /// Nothing is wrong with an object any more.
+    pub(crate) fn clear(&mut self, id: &ObjectId) {
+        self.objects.remove(id);
+    }
+
+    /// The API server has answered; or why it has not.
+    pub(crate) fn set_unanswered(&mut self, reason: Option<String>) {
+        self.unanswered = reason;
+    }
+
+    /// The sentences.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let forbidden = self.forbidden.iter().map(|(purpose, message)| {
+            format!(
+                "the API server does not let the controller {}: {message}; grant this right to its \
+                 role; it is tried again every minute",
+                purpose.right()
+            )
+        });
+        let objects = self.objects.iter().map(|(id, reason)| match id {
+            ObjectId::Node(node) => format!("Node {node} is not written to the cluster: {reason}"),
+            ObjectId::Pod(pod) => format!(
+                "the status of Pod {}/{} is not written to the cluster: {reason}",
+                pod.namespace().unwrap_or_default(),
+                pod.name()
+            ),
+        });
+        let unanswered = self.unanswered.iter().map(|reason| {
+            format!("statuses wait for the API server and are tried again: {reason}")
+        });
+        let labels = self.labels.iter().map(|(node, labels)| {
+            format!(
+                "Node {node} reports labels that a node may not set; they are left out: {labels}"
+            )
+        });
+        forbidden.chain(objects).chain(labels).chain(unanswered).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_names_the_object_or_the_right_until_it_is_gone() {
+        let mut troubles = Troubles::default();
+        let pod = ObjectId::Pod("d/pod/web".parse().expect("a key"));
+        troubles.forbid(Purpose::PodStatus, "no".into());
+        troubles.refuse(&pod, "too large".into());
+        let sentences = troubles.sentences();
+        assert!(sentences[0].contains("patch pods/status: no; grant this right"), "{sentences:?}");
+        assert!(sentences[1].contains("Pod d/web is not written"), "{sentences:?}");
+        troubles.allow(Purpose::PodStatus);
+        troubles.clear(&pod);
+        assert_eq!(troubles, Troubles::default());
+    }
+}
