@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use headwater_controller::PresenceLink;
-use headwater_event::presence::DisconnectedNode;
+use headwater_event::presence::{ConnectedNode, DisconnectedNode, NodeState};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
     Incarnation, NodeName, PresenceUpdate, Report, ReportBody, ReportId, ResourceKey, StreamId,
@@ -41,7 +41,7 @@ impl Edge {
     pub(super) fn unreported(world: &World, running: &Running, name: &str) -> Self {
         let node: NodeName = name.parse().expect("a name");
         let link = Arc::new(running.controller.presence().connect(&format!("hub-of-{name}")));
-        link.receive(PresenceUpdate::Connected(vec![node.clone()]));
+        link.receive(PresenceUpdate::Connected(vec![connected(&node)]));
         link.receive(PresenceUpdate::Complete);
         let beating = link.clone();
         let beats = tokio::spawn(async move {
@@ -62,7 +62,7 @@ impl Edge {
 
     /// It connects again.
     pub(super) fn come_back(&self) {
-        self.link.receive(PresenceUpdate::Connected(vec![self.name.clone()]));
+        self.link.receive(PresenceUpdate::Connected(vec![connected(&self.name)]));
     }
 
     /// It starts again, and reports its Node.
@@ -171,4 +171,10 @@ pub(super) fn running_status(ip: &str) -> Value {
             "restartCount": 0, "lastState": {}, "state": {"running": {"startedAt": time}},
         }],
     })
+}
+
+/// A node whose worker runs and whose outbox is empty.
+fn connected(node: &NodeName) -> ConnectedNode {
+    let state = NodeState { lacks_worker: false, has_drained: true };
+    ConnectedNode { node: node.clone(), state: Some(state) }
 }
