@@ -62,8 +62,6 @@ pub(super) struct SinkRun {
     changes: Option<ChangeSubscription>,
     queue: Queue,
     memories: HashMap<ObjectId, ObjectMemory>,
-    /// Of each node, the latest start of its edge during which its Node was there.
-    registrations: HashMap<NodeName, EdgeStart>,
     /// The presence of each node with a Node or a report, as it was last looked at.
     presence: HashMap<NodeName, NodePresence>,
     leases: Leases,
@@ -113,7 +111,6 @@ impl SinkRun {
             changes: None,
             queue: Queue::default(),
             memories: HashMap::new(),
-            registrations: HashMap::new(),
             presence: HashMap::new(),
             leases: Leases::default(),
             troubles: Troubles::default(),
@@ -264,7 +261,15 @@ impl SinkRun {
     /// Notes that the Node of a node is there. A standby does so too: it may take over.
     fn note_registration(&mut self, node: &NodeName) {
         if let Ok(Some(reported)) = self.picture.reported_node(node) {
-            self.registrations.insert(node.clone(), reported.start);
+            self.register(node, reported.start);
+        }
+    }
+
+    /// Notes that the Node of a node is there while its edge runs since `start`.
+    fn register(&self, node: &NodeName, start: EdgeStart) {
+        if let Err(error) = self.picture.note_registration(node, start) {
+            let error = error_chain(&error);
+            tracing::warn!(%node, error, "it cannot be noted that the node has a Node");
         }
     }
 
@@ -379,10 +384,11 @@ impl SinkRun {
         };
         self.troubles.set_refused_labels(&node, &desired.owned.refused_labels);
         if view.is_some() {
-            self.registrations.insert(node.clone(), desired.start);
+            self.register(&node, desired.start);
         }
-        let registration =
-            Registration { has_listed, last: self.registrations.get(&node).copied() };
+        let last = self.picture.registration(&node);
+        let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
+        let registration = Registration { has_listed, last };
         let facts = self.facts(&id, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
         let now_s = (self.dependencies.wall_clock)() / 1000;
@@ -453,11 +459,15 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
+        let mut created = None;
         let memory = self.memories.entry(id.clone()).or_default();
         match answer {
             Answer::Done(object) => {
                 let shown =
                     object.as_ref().map_or(content, |object| shown(purpose, content, object));
+                if shown != content {
+                    tracing::debug!(object = ?id, "the API server shows a status otherwise");
+                }
                 memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
                 if purpose == Purpose::DeletePod {
                     // Until the watch shows what became of it.
@@ -466,7 +476,7 @@ impl SinkRun {
                 self.troubles.allow(purpose);
                 self.troubles.clear(&id);
                 if purpose == Purpose::CreateNode {
-                    self.registrations.insert(node, start);
+                    created = Some((node, start));
                 }
                 if let Some(object) = object.filter(|_| purpose != Purpose::DeletePod) {
                     let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
@@ -510,6 +520,9 @@ impl SinkRun {
                 memory.note_failure(now_ms);
                 self.troubles.set_unanswered(Some(reason));
             }
+        }
+        if let Some((node, start)) = created {
+            self.register(&node, start);
         }
         if self.epoch.is_some() {
             self.queue.end(id);
@@ -629,7 +642,7 @@ fn node_request(
             (WriteRequest::node_metadata(node, patch), owned.metadata_digest())
         }
         (Purpose::NodeStatus, Some(view)) => {
-            let patch = owned.status.patch(&view.uid, &view.ready, now_s);
+            let patch = owned.status.patch(view, now_s);
             (WriteRequest::node_status(node, patch), owned.status.digest)
         }
         _ => return None,

@@ -19,6 +19,7 @@ async fn a_pod_is_scheduled_to_the_node_of_an_edge_and_runs() {
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "story");
     assert_eq!(node["metadata"]["labels"]["node-role.kubernetes.io/edge"], "");
     assert_eq!(node["status"]["addresses"][0]["address"], "10.1.0.7");
+    assert_eq!(node["status"]["allocatable"]["pods"], "110", "{node:#}");
     let lease = wait_for("leases", "story", "renewed", |lease| !lease.is_null()).await;
     assert_eq!(lease["spec"]["holderIdentity"], "story");
     assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
@@ -86,6 +87,15 @@ async fn a_node_that_was_deleted_at_the_api_stays_deleted_until_its_edge_starts_
     edge.report_node(&edge.node_object()).await;
     let _other = Edge::connect(&world, &running, "not-deleted").await;
     wait_for("node", "not-deleted", "there", |node| !node.is_null()).await;
+    assert!(get("node", "deleted").is_null());
+    // Nor does another start of the controller create it.
+    drop(edge);
+    running.controller.stop().await;
+    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    running.reconciled().await;
+    let edge = Edge::unreported(&world, &running, "deleted");
+    let _later = Edge::connect(&world, &running, "created-later").await;
+    wait_for("node", "created-later", "there", |node| !node.is_null()).await;
     assert!(get("node", "deleted").is_null());
     edge.restart().await;
     let second = wait_for("node", "deleted", "there", |node| !node.is_null()).await;
