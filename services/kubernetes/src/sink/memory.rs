@@ -33,7 +33,7 @@ pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMemory {
     written: Vec<(Purpose, Written)>,
-    settled: Vec<(Purpose, Settled)>,
+    refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
     /// No request before this time.
     pub(crate) not_before_ms: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Written {
 
 /// A write that the API never takes: of this content, to this version of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Settled {
+struct Refusal {
     content: Digest,
     order: Option<u64>,
 }
@@ -80,7 +80,7 @@ impl ObjectMemory {
 
     /// Whether the API refused this content for this version of the object.
     pub(crate) fn is_settled(&self, purpose: Purpose, content: Digest, order: Option<u64>) -> bool {
-        self.settled.contains(&(purpose, Settled { content, order }))
+        self.refusals.contains(&(purpose, Refusal { content, order }))
     }
 
     /// The API took a write.
@@ -88,14 +88,14 @@ impl ObjectMemory {
         (self.failures, self.not_before_ms) = (0, 0);
         self.written.retain(|(of, _)| *of != purpose);
         self.written.push((purpose, written));
-        self.settled.retain(|(of, _)| *of != purpose);
+        self.refusals.retain(|(of, _)| *of != purpose);
     }
 
     /// The API never takes a write of this content, while the object has this version.
     pub(crate) fn note_settled(&mut self, purpose: Purpose, content: Digest, order: Option<u64>) {
         (self.failures, self.not_before_ms) = (0, 0);
-        self.settled.retain(|(of, _)| *of != purpose);
-        self.settled.push((purpose, Settled { content, order }));
+        self.refusals.retain(|(of, _)| *of != purpose);
+        self.refusals.push((purpose, Refusal { content, order }));
     }
 
     /// A request failed.

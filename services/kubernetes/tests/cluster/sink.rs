@@ -9,6 +9,7 @@ mod faulty_proxy;
 mod offline;
 mod registration;
 mod statuses;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

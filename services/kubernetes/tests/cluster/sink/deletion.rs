@@ -16,7 +16,7 @@ async fn a_pod_goes_when_its_node_reports_that_it_stopped_also_with_a_finalizer_
     let (ends, held, mark) =
         (api.uid("ends").await, api.uid("held").await, api.uid("ends-mark").await);
     CLUSTER.run(&["delete", "pod", "ends", "held", "--wait=false"]);
-    // Succeeded, but it has not said that all containers have stopped.
+    // Succeeded, but its node has not reported that all containers have stopped.
     let mut status = running_status("10.2.6.1");
     status["phase"] = "Succeeded".into();
     edge.report_status("ends", &ends, &status).await;
