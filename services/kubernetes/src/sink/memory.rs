@@ -32,6 +32,8 @@ pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMemory {
+    /// The UID of the object; empty before it is there.
+    uid: Box<str>,
     written: Vec<(Purpose, Written)>,
     refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
@@ -73,6 +75,13 @@ impl Purpose {
 }
 
 impl ObjectMemory {
+    /// Forgets everything if the object is not the one of this UID: another one has its name by now.
+    pub(crate) fn set_uid(&mut self, uid: &str) {
+        if *self.uid != *uid {
+            *self = Self { uid: uid.into(), ..Self::default() };
+        }
+    }
+
     /// The last write for a purpose.
     pub(crate) fn written(&self, purpose: Purpose) -> Option<Written> {
         self.written.iter().find(|(of, _)| *of == purpose).map(|(_, written)| *written)
@@ -136,5 +145,18 @@ mod tests {
         let written = Written { desired: content, shown: content, at_ms: 5 };
         memory.note_written(Purpose::PodStatus, written);
         assert_eq!((memory.not_before_ms, memory.failures), (0, 0));
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_another_object_of_the_same_name() {
+        let mut memory = ObjectMemory::default();
+        memory.set_uid("first");
+        let content = crate::digest::digest(&json!(1));
+        let written = Written { desired: content, shown: content, at_ms: 5 };
+        memory.note_written(Purpose::PodStatus, written);
+        memory.set_uid("first");
+        assert_eq!(memory.written(Purpose::PodStatus), Some(written));
+        memory.set_uid("second");
+        assert_eq!(memory.written(Purpose::PodStatus), None);
     }
 }

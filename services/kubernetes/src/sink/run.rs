@@ -31,11 +31,15 @@ use crate::cluster_view::{ClusterView, NodeView, ObjectId, PodView};
 use crate::digest::Digest;
 use crate::kind::Kind;
 use crate::node_object::NodeStatus;
+use crate::offline::OfflinePolicy;
 use crate::pod_status::OwnedStatus;
 use crate::raw_object::RawObject;
 
 /// How often the presence of the nodes is looked at: it ends without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The nodes that are looked at each time.
+const LOOKS_MAX: usize = 1_000;
 
 /// The most objects that are compared before other events are taken: some milliseconds.
 const COMPARED_MAX: usize = 256;
@@ -64,6 +68,10 @@ pub(super) struct SinkRun {
     memories: HashMap<ObjectId, ObjectMemory>,
     /// The presence of each node with a Node or a report, as it was last looked at.
     presence: HashMap<NodeName, NodePresence>,
+    /// The policy in the annotation of each Node that has one.
+    policies: HashMap<NodeName, OfflinePolicy>,
+    /// The node after which the next ones are looked at.
+    looked_at: Option<NodeName>,
     leases: Leases,
     troubles: Troubles,
     shown_troubles: Troubles,
@@ -112,6 +120,8 @@ impl SinkRun {
             queue: Queue::default(),
             memories: HashMap::new(),
             presence: HashMap::new(),
+            policies: HashMap::new(),
+            looked_at: None,
             leases: Leases::default(),
             troubles: Troubles::default(),
             shown_troubles: Troubles::default(),
@@ -214,14 +224,12 @@ impl SinkRun {
     fn take_view_changes(&mut self) {
         for id in self.view.take_changes() {
             if let ObjectId::Node(node) = &id {
-                let is_there = self.view.lock().node(node).is_some();
-                if is_there {
+                let policy = self.view.lock().node(node).map(|node| node.offline);
+                if policy.is_some() {
                     self.note_registration(node);
                 }
-                if self.look_at(node).is_present && is_there {
-                    let now_ms = self.now_ms();
-                    self.leases.add(node, now_ms);
-                }
+                self.note_policy(node, policy.flatten());
+                self.look_at(node);
             }
             self.mark(id);
         }
@@ -258,6 +266,22 @@ impl SinkRun {
         }
     }
 
+    /// Notes the policy of a Node. What is to be done about its pods changes with it.
+    fn note_policy(&mut self, node: &NodeName, policy: Option<OfflinePolicy>) {
+        let before = match policy {
+            Some(policy) => self.policies.insert(node.clone(), policy),
+            None => self.policies.remove(node),
+        };
+        if before != policy {
+            self.mark_pods_of(node);
+        }
+    }
+
+    fn mark_pods_of(&mut self, node: &NodeName) {
+        let pods: Vec<ResourceKey> = self.view.lock().pods_of(node).cloned().collect();
+        pods.into_iter().for_each(|pod| self.mark(ObjectId::Pod(pod)));
+    }
+
     /// Notes that the Node of a node is there. A standby does so too: it may take over.
     fn note_registration(&mut self, node: &NodeName) {
         if let Ok(Some(reported)) = self.picture.reported_node(node) {
@@ -273,30 +297,35 @@ impl SinkRun {
         }
     }
 
-    /// Looks at the presence of every node.
+    /// Looks at the presence of the next nodes, all of them in turn. Most changes have an event; what is
+    /// written about a node looks at its presence first.
     fn look_at_presence(&mut self) {
         let shown: BTreeSet<NodeName> = self.view.lock().nodes().cloned().collect();
-        let nodes: BTreeSet<NodeName> = shown.iter().chain(self.presence.keys()).cloned().collect();
-        let mut present = BTreeSet::new();
-        for node in nodes {
-            if self.look_at(&node).is_present {
-                if shown.contains(&node) {
-                    present.insert(node);
-                }
-            } else if !shown.contains(&node) {
+        let nodes: BTreeSet<&NodeName> = shown.iter().chain(self.presence.keys()).collect();
+        let after = self.looked_at.take();
+        let next =
+            nodes.into_iter().filter(|node| after.as_ref().is_none_or(|after| *node > after));
+        let next: Vec<NodeName> = next.take(LOOKS_MAX).cloned().collect();
+        self.looked_at = next.last().filter(|_| next.len() == LOOKS_MAX).cloned();
+        for node in next {
+            if !self.look_at(&node).is_present && !shown.contains(&node) {
                 self.presence.remove(&node);
             }
         }
-        let now_ms = self.now_ms();
-        self.leases.set_present(&present, now_ms);
     }
 
     /// Looks at the presence of a node. What may be written of it changes with it.
     fn look_at(&mut self, node: &NodeName) -> NodePresence {
         let presence = self.picture.node_presence(node);
+        let is_shown = self.view.lock().node(node).is_some();
+        let now_ms = self.now_ms();
+        if presence.is_present && is_shown {
+            self.leases.add(node, now_ms);
+        } else {
+            self.leases.remove(node);
+        }
         if self.presence.insert(node.clone(), presence) != Some(presence) {
-            let pods: Vec<ResourceKey> = self.view.lock().pods_of(node).cloned().collect();
-            pods.into_iter().for_each(|pod| self.mark(ObjectId::Pod(pod)));
+            self.mark_pods_of(node);
             self.mark(ObjectId::Node(node.clone()));
         }
         presence
@@ -358,7 +387,8 @@ impl SinkRun {
             None => self.troubles.clear(&id),
         }
         let policy = view.offline.or(of_node).unwrap_or(self.dependencies.offline);
-        let step = plan_pod(&desired, &view, policy, &self.facts(&id, &view.node));
+        let facts = self.facts(&id, &view.uid, &view.node);
+        let step = plan_pod(&desired, &view, policy, &facts);
         self.take_step(id, &view.node.clone(), step, |purpose| {
             pod_request(purpose, &pod, &desired, &view)
         });
@@ -389,7 +419,8 @@ impl SinkRun {
         let last = self.picture.registration(&node);
         let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
         let registration = Registration { has_listed, last };
-        let facts = self.facts(&id, &node);
+        let uid = view.as_ref().map_or("", |view| &view.uid);
+        let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
         let now_s = (self.dependencies.wall_clock)() / 1000;
         let selector = self.selector.clone();
@@ -399,10 +430,12 @@ impl SinkRun {
         Ok(())
     }
 
-    fn facts(&mut self, id: &ObjectId, node: &NodeName) -> Facts<'_> {
+    fn facts(&mut self, id: &ObjectId, uid: &str, node: &NodeName) -> Facts<'_> {
         let presence = self.look_at(node);
         let now_ms = self.now_ms();
-        Facts { presence, memory: self.memories.entry(id.clone()).or_default(), now_ms }
+        let memory = self.memories.entry(id.clone()).or_default();
+        memory.set_uid(uid);
+        Facts { presence, memory, now_ms }
     }
 
     /// Forgets an object that is not there.
@@ -535,6 +568,10 @@ impl SinkRun {
             let sent_ms = self.now_ms();
             let now = micro_time((self.dependencies.wall_clock)());
             let node = renewal.node.clone();
+            if !self.look_at(&node).is_present {
+                self.leases.end(&node, RenewalEnd::Failed, sent_ms, sent_ms);
+                continue;
+            }
             let request = if renewal.is_missing {
                 let uid = self.view.lock().node(&node).map(|view| view.uid.clone());
                 WriteRequest::create_lease(&node, &uid.unwrap_or_default(), &now)

@@ -34,11 +34,12 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "gw").await;
     // A cluster evicts nothing while every node of it is away.
-    let _steady = Edge::connect(&world, &running, "steady").await;
+    let steady = Edge::connect(&world, &running, "steady").await;
     api.wait_for("node", "gw", "ready", |node| {
         condition(node, "Ready")["status"] == "True" && node["spec"]["taints"].is_null()
     })
     .await;
+    api.node("steady").await;
     let mut evicted = pod("evicted", "gw", "settings");
     evicted["metadata"]["annotations"] = json!({"headwater/offline": "evict"});
     cluster.create(&[pod("kept", "gw", "settings"), pod("stopped", "gw", "settings"), evicted]);
@@ -54,6 +55,17 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     for name in ["kept", "stopped"] {
         api.wait_for("pod", name, "without a limit", has_no_limit).await;
     }
+    // The annotation of a Node changes what becomes of the pods that are there.
+    cluster.run(&["annotate", "node", "steady", "headwater/offline=evict"]);
+    let annotated = |node: &Value| node["metadata"]["annotations"]["headwater/offline"] == "evict";
+    api.wait_for("node", "steady", "annotated", annotated).await;
+    cluster.create(&[pod("later-kept", "steady", "settings")]);
+    let uid = api.uid("later-kept").await;
+    steady.report_status("later-kept", &uid, &running_status("10.2.8.9")).await;
+    let limited = api.running("later-kept").await;
+    assert_eq!(limited["spec"]["tolerations"][0]["tolerationSeconds"], 2);
+    cluster.run(&["annotate", "node", "steady", "headwater/offline-"]);
+    api.wait_for("pod", "later-kept", "without a limit", has_no_limit).await;
 
     edge.leave();
     let unknown = |node: &Value| condition(node, "Ready")["status"] == "Unknown";
