@@ -34,10 +34,10 @@ pub(crate) enum ObjectId {
 
 /// See the module. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct ClusterView(Arc<Shared>);
+pub(crate) struct ClusterView(Arc<ViewState>);
 
 #[derive(Default)]
-struct Shared {
+struct ViewState {
     objects: Mutex<ViewObjects>,
     changed: Notify,
 }

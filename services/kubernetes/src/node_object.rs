@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_event::NodeName;
 use serde_json::{Map, Value, json};
 
+use crate::cluster_view::NodeView;
 use crate::digest::{Digest, digest};
 use crate::settings::EDGE_NODES;
 use crate::whole_seconds;
@@ -44,6 +45,9 @@ const FIELDS: [&str; 9] = [
     "features",
 ];
 
+/// The fields that name resources.
+const RESOURCES: [&str; 2] = ["capacity", "allocatable"];
+
 /// The conditions that a node owns. Not `NetworkUnavailable`, which the network owns.
 const CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
@@ -73,6 +77,8 @@ pub(crate) struct NodeStatus {
     pub(crate) timed: Digest,
     /// The status of the condition Ready.
     pub(crate) ready: Box<str>,
+    /// The names of the resources in `capacity` and `allocatable`.
+    pub(crate) resources: Box<[Box<str>]>,
 }
 
 /// Why a Node is not written.
@@ -167,16 +173,23 @@ impl NodeStatus {
         }
         let digest = digest(&untimed);
         let Value::Object(fields) = owned else { unreachable!("it was made of fields") };
-        Self { fields, digest, timed, ready }
+        let resources = RESOURCES.iter().filter_map(|part| fields.get(*part)?.as_object());
+        let resources: BTreeSet<&String> = resources.flat_map(Map::keys).collect();
+        let resources = resources.into_iter().map(|name| name.as_str().into()).collect();
+        Self { fields, digest, timed, ready, resources }
     }
 
-    /// The strategic merge patch that makes the Node of this UID show this status. `shown_ready` is the
-    /// condition Ready that the API shows: one that changes does so `now_s` seconds after the Unix epoch.
-    pub(crate) fn patch(&self, uid: &str, shown_ready: &str, now_s: i64) -> Value {
+    /// The strategic merge patch that makes the Node `view` show this status. A condition Ready that
+    /// changes does so `now_s` seconds after the Unix epoch.
+    pub(crate) fn patch(&self, view: &NodeView, now_s: i64) -> Value {
+        let shown_ready = &*view.ready;
         let mut status = self.fields.clone();
-        for resources in ["capacity", "allocatable"] {
-            if let Some(resources) = status.get_mut(resources).and_then(Value::as_object_mut) {
-                resources.insert("$patch".to_owned(), "replace".into());
+        // The API server merges maps, and drops one with `$patch: replace` where it has none yet.
+        for resources in RESOURCES {
+            let resources = status.entry(resources).or_insert_with(|| json!({}));
+            let Some(resources) = resources.as_object_mut() else { continue };
+            for gone in view.resources.iter().filter(|name| !self.resources.contains(name)) {
+                resources.insert(gone.to_string(), Value::Null);
             }
         }
         if let Some(addresses) = status.get_mut("addresses").and_then(Value::as_array_mut) {
@@ -194,7 +207,7 @@ impl NodeStatus {
                     .insert("lastTransitionTime".to_owned(), whole_seconds::whole(now_s).into());
             }
         }
-        json!({"metadata": {"uid": uid}, "status": status})
+        json!({"metadata": {"uid": view.uid}, "status": status})
     }
 }
 
@@ -235,6 +248,7 @@ fn conditions(status: &Value) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw_object::RawObject;
 
     fn node() -> Value {
         json!({
@@ -288,17 +302,42 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_replaces_resources_and_addresses_and_dates_a_condition_that_others_wrote() {
+    fn a_patch_removes_resources_replaces_addresses_and_dates_a_condition_that_others_wrote() {
         let status = owned(&node()).status;
-        let patch = status.patch("u", "Unknown", 1_000_000_000);
-        assert_eq!(patch["status"]["capacity"], json!({"$patch": "replace", "cpu": "4"}));
+        let shown = |ready: &str| {
+            let object = json!({
+                "metadata": {"uid": "u"},
+                "status": {
+                    "capacity": {"cpu": "2", "example.com/gone": "1"},
+                    "conditions": [{"type": "Ready", "status": ready}],
+                },
+            });
+            NodeView::of(&RawObject::new(object), 0)
+        };
+        let patch = status.patch(&shown("Unknown"), 1_000_000_000);
+        assert_eq!(patch["status"]["capacity"], json!({"cpu": "4", "example.com/gone": null}));
         assert_eq!(patch["status"]["addresses"][1], json!({"$patch": "replace"}));
         let ready = &patch["status"]["conditions"][0];
         assert_eq!(ready["lastTransitionTime"], "2001-09-09T01:46:40Z");
         assert_eq!(ready["lastHeartbeatTime"], "2026-01-01T00:00:09Z");
         assert!(patch["status"].get("volumesAttached").is_none());
-        let patch = status.patch("u", "True", 1_000_000_000);
+        let patch = status.patch(&shown("True"), 1_000_000_000);
         let ready = &patch["status"]["conditions"][0];
         assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn no_type_of_a_field_ends_the_sink() {
+        let wrong = [json!(7), json!("x"), json!([]), json!({}), json!([7]), json!({"a": [null]})];
+        let shown = NodeView::of(&RawObject::new(node()), 0);
+        for field in FIELDS.into_iter().chain(["conditions"]) {
+            for value in &wrong {
+                let mut hostile = node();
+                hostile["status"][field] = value.clone();
+                owned(&hostile).status.patch(&shown, 0);
+                hostile["metadata"] = value.clone();
+                owned(&hostile).status.patch(&NodeView::of(&RawObject::new(hostile), 0), 0);
+            }
+        }
     }
 }

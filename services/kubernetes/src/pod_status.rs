@@ -256,4 +256,14 @@ mod tests {
         assert!(Open.may_become(Succeeded) && Failed.may_become(Failed));
         assert!(!Succeeded.may_become(Open) && !Succeeded.may_become(Failed));
     }
+
+    #[test]
+    fn no_type_of_a_field_ends_the_sink() {
+        let wrong = [json!(7), json!("x"), json!([]), json!({}), json!([7]), json!({"a": [null]})];
+        for field in FIELDS.into_iter().chain(["conditions", "startTime"]) {
+            for value in &wrong {
+                OwnedStatus::of(&json!({ field: value })).patch("u");
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Only the writer of the log writes, and only as long as it is certainly the only one. The Leases alone
-//! go by the presence of the nodes, whoever renews them: what they say is true.
+//! go by the presence of the nodes, also on a standby: what they state is true.
 //!
 //! | module | what it owns |
 //! |---|---|

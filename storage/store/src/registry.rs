@@ -90,6 +90,8 @@ pub enum TableId {
     NodeIdentities = 0x63,
     /// Per partition of the upstream log: the cursor up to which the identities are folded.
     IdentityCursors = 0x64,
+    /// Per node: the latest start of its edge during which a cluster had its Node.
+    NodeRegistrations = 0x65,
 }
 
 /// The end, exclusive, of the tables that a wipe of the fold deletes. Tables from this byte on
@@ -142,6 +144,7 @@ impl TableId {
         Self::SessionReports,
         Self::NodeIdentities,
         Self::IdentityCursors,
+        Self::NodeRegistrations,
     ];
 
     /// Returns the first byte of each key of the table.
@@ -206,6 +209,7 @@ mod tests {
                 "62 SessionReports",
                 "63 NodeIdentities",
                 "64 IdentityCursors",
+                "65 NodeRegistrations",
             ]
         );
     }

@@ -1,8 +1,10 @@
 //! The tables of the picture's database.
 
 use headwater_event::{NodeName, NodeProgress, ReportId, ResourceKey};
-use headwater_store::{Folded, Json, Table, TableId};
+use headwater_store::{Folded, Free, Json, Table, TableId};
 use serde::{Deserialize, Serialize};
+
+use super::reported::EdgeStart;
 
 /// Per node: the Node object that it last reported.
 pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
@@ -21,6 +23,11 @@ pub(crate) const TERMINATIONS: Table<(NodeName, ResourceKey), String, Folded> =
 /// begins anew.
 pub(crate) const EARLIER_TERMINATIONS: Table<ResourceKey, String, Folded> =
     Table::new(TableId::Terminations);
+
+/// Per node: the latest start of its edge during which a cluster had its Node. Not folded: it outlives
+/// the fold.
+pub(crate) const NODE_REGISTRATIONS: Table<NodeName, Json<EdgeStart>, Free> =
+    Table::new(TableId::NodeRegistrations);
 
 /// The Node object that a node reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

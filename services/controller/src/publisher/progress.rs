@@ -31,3 +31,23 @@ impl Progress {
         self.reconciled && self.writes_until.is_some_and(|until| now < until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_writer_acts_until_two_thirds_of_the_silence_after_its_heartbeat() {
+        let sent = Instant::now();
+        let timings = crate::WriterTimings::default();
+        let silence = timings.silence_max();
+        let writes_until = Some(sent + timings.writes_for());
+        let writer = Progress { reconciled: true, writes_until, ..Progress::default() };
+        assert!(writer.may_write(sent + silence * 2 / 3 - Duration::from_millis(1)));
+        assert!(!writer.may_write(sent + silence * 2 / 3));
+        assert!(!Progress { reconciled: false, ..writer.clone() }.may_write(sent));
+        assert!(!Progress { writes_until: None, ..writer }.may_write(sent));
+    }
+}

@@ -20,6 +20,8 @@ pub(crate) struct NodeView {
     pub(crate) timed_status: Digest,
     /// The status of the condition Ready.
     pub(crate) ready: Box<str>,
+    /// The names of its resources.
+    pub(crate) resources: Box<[Box<str>]>,
     /// The policy of its pods.
     pub(crate) offline: Option<OfflinePolicy>,
     /// The labels that a node may set.
@@ -32,7 +34,7 @@ pub(crate) struct NodeView {
 
 impl NodeView {
     /// The Node in `raw`.
-    pub(super) fn of(raw: &RawObject, list: u32) -> Self {
+    pub(crate) fn of(raw: &RawObject, list: u32) -> Self {
         let object = raw.value();
         let status = NodeStatus::of(&object["status"]);
         let texts = |part: &str| {
@@ -45,6 +47,7 @@ impl NodeView {
             status: status.digest,
             timed_status: status.timed,
             ready: status.ready,
+            resources: status.resources,
             offline: OfflinePolicy::of_object(object),
             labels: texts("labels")
                 .filter(|(key, _)| may_label(key))

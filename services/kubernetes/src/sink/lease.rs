@@ -34,7 +34,6 @@ pub(crate) struct Leases {
 struct NodeLease {
     due_ms: u64,
     is_missing: bool,
-    is_in_flight: bool,
 }
 
 /// A renewal to send.
@@ -61,40 +60,30 @@ pub(crate) enum RenewalEnd {
 }
 
 impl Leases {
-    /// Sets the nodes whose Leases are renewed: those that are present. A node that comes is renewed at
-    /// once.
-    pub(crate) fn set_present(&mut self, present: &BTreeSet<NodeName>, now_ms: u64) {
-        let due = &mut self.due;
-        self.nodes.retain(|node, lease| {
-            let stays = present.contains(node);
-            if !stays && !lease.is_in_flight {
-                due.remove(&(lease.due_ms, node.clone()));
-            }
-            // A renewal on its way is counted until it ends.
-            stays || lease.is_in_flight
-        });
-        present.iter().for_each(|node| self.add(node, now_ms));
-    }
-
-    /// Adds a node that is present.
+    /// Adds a node, which is present. Its Lease is renewed at once.
     pub(crate) fn add(&mut self, node: &NodeName, now_ms: u64) {
         if !self.nodes.contains_key(node) {
-            let lease = NodeLease { due_ms: now_ms, is_missing: false, is_in_flight: false };
+            let lease = NodeLease { due_ms: now_ms, is_missing: false };
             self.nodes.insert(node.clone(), lease);
             self.due.insert((now_ms, node.clone()));
         }
     }
 
-    /// The next renewal to send.
+    /// Removes a node, which is not present any more.
+    pub(crate) fn remove(&mut self, node: &NodeName) {
+        if let Some(lease) = self.nodes.remove(node) {
+            self.due.remove(&(lease.due_ms, node.clone()));
+        }
+    }
+
+    /// The next renewal to send. [`Leases::end`] is called once for each.
     pub(crate) fn take(&mut self, now_ms: u64) -> Option<Renewal> {
         if self.in_flight >= RENEWALS_MAX || self.due.first()?.0 > now_ms {
             return None;
         }
         let (_, node) = self.due.pop_first()?;
-        let lease = self.nodes.get_mut(&node)?;
-        lease.is_in_flight = true;
         self.in_flight += 1;
-        Some(Renewal { is_missing: lease.is_missing, node })
+        Some(Renewal { is_missing: self.nodes.get(&node)?.is_missing, node })
     }
 
     /// A renewal that was sent at `sent_ms` has ended.
@@ -102,7 +91,8 @@ impl Leases {
         self.in_flight = self.in_flight.saturating_sub(1);
         let nodes = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
         let Some(lease) = self.nodes.get_mut(node) else { return };
-        lease.is_in_flight = false;
+        // It may have been removed and added again meanwhile.
+        self.due.remove(&(lease.due_ms, node.clone()));
         lease.due_ms = match end {
             RenewalEnd::Renewed => {
                 sent_ms + (nodes * 1000 / RENEWALS_PER_SECOND).clamp(RENEWAL_MIN_MS, RENEWAL_MAX_MS)
@@ -126,41 +116,53 @@ impl Leases {
 mod tests {
     use super::*;
 
-    fn names(count: usize) -> BTreeSet<NodeName> {
-        (0..count).map(|n| format!("gw-{n}").parse().expect("a name")).collect()
+    fn node(number: usize) -> NodeName {
+        format!("gw-{number}").parse().expect("a name")
+    }
+
+    fn renewal(is_missing: bool) -> Option<Renewal> {
+        Some(Renewal { node: node(0), is_missing })
     }
 
     #[test]
     fn a_lease_is_renewed_at_once_and_then_every_ten_seconds_while_its_node_is_present() {
         let mut leases = Leases::default();
-        let present = names(1);
-        let node = present.first().expect("one").clone();
-        leases.set_present(&present, 5);
-        assert_eq!(leases.take(5), Some(Renewal { node: node.clone(), is_missing: false }));
-        leases.end(&node, RenewalEnd::Renewed, 5, 9);
-        leases.set_present(&present, 20);
+        leases.add(&node(0), 5);
+        assert_eq!(leases.take(5), renewal(false));
+        leases.end(&node(0), RenewalEnd::Renewed, 5, 9);
+        leases.add(&node(0), 20);
         assert_eq!((leases.take(10_004), leases.next_due_ms()), (None, Some(10_005)));
-        assert!(leases.take(10_005).is_some());
-        leases.set_present(&names(0), 10_006);
-        leases.end(&node, RenewalEnd::Renewed, 10_005, 10_007);
-        leases.set_present(&names(0), 10_008);
+        assert_eq!(leases.take(10_005), renewal(false));
+        leases.remove(&node(0));
+        leases.end(&node(0), RenewalEnd::Renewed, 10_005, 10_007);
         assert_eq!((leases.take(99_999), leases.next_due_ms()), (None, None));
-        leases.set_present(&present, 99_999);
-        assert!(leases.take(99_999).is_some());
+        leases.add(&node(0), 99_999);
+        assert_eq!(leases.take(99_999), renewal(false));
+    }
+
+    #[test]
+    fn a_node_that_comes_back_during_a_renewal_has_one_next_renewal() {
+        let mut leases = Leases::default();
+        leases.add(&node(0), 0);
+        assert_eq!(leases.take(0), renewal(false));
+        leases.remove(&node(0));
+        leases.add(&node(0), 3);
+        leases.end(&node(0), RenewalEnd::Renewed, 0, 5);
+        assert_eq!(leases.take(5), None);
+        assert_eq!(leases.take(10_000), renewal(false));
+        assert_eq!(leases.take(99_999), None);
     }
 
     #[test]
     fn a_lease_that_is_not_there_is_created_and_one_that_failed_is_tried_again() {
         let mut leases = Leases::default();
-        let present = names(1);
-        let node = present.first().expect("one").clone();
-        leases.set_present(&present, 0);
+        leases.add(&node(0), 0);
         leases.take(0).expect("due");
-        leases.end(&node, RenewalEnd::Missing, 0, 3);
-        assert!(leases.take(3).expect("due").is_missing);
-        leases.end(&node, RenewalEnd::Exists, 3, 5);
-        assert!(!leases.take(5).expect("due").is_missing);
-        leases.end(&node, RenewalEnd::Failed, 5, 7);
+        leases.end(&node(0), RenewalEnd::Missing, 0, 3);
+        assert_eq!(leases.take(3), renewal(true));
+        leases.end(&node(0), RenewalEnd::Exists, 3, 5);
+        assert_eq!(leases.take(5), renewal(false));
+        leases.end(&node(0), RenewalEnd::Failed, 5, 7);
         assert_eq!(leases.next_due_ms(), Some(7 + RETRY_MS));
     }
 
@@ -168,7 +170,7 @@ mod tests {
     fn many_nodes_are_renewed_less_often_and_some_at_a_time() {
         for (count, interval_ms) in [(100, 10_000), (7_500, 15_000), (20_000, 20_000)] {
             let mut leases = Leases::default();
-            leases.set_present(&names(count), 0);
+            (0..count).for_each(|number| leases.add(&node(number), 0));
             let first: Vec<_> = std::iter::from_fn(|| leases.take(0)).collect();
             assert_eq!(first.len(), RENEWALS_MAX);
             assert_eq!(leases.next_due_ms(), None);

@@ -32,8 +32,10 @@ pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMemory {
+    /// The UID of the object; empty before it is there.
+    uid: Box<str>,
     written: Vec<(Purpose, Written)>,
-    settled: Vec<(Purpose, Settled)>,
+    refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
     /// No request before this time.
     pub(crate) not_before_ms: u64,
@@ -52,7 +54,7 @@ pub(crate) struct Written {
 
 /// A write that the API never takes: of this content, to this version of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Settled {
+struct Refusal {
     content: Digest,
     order: Option<u64>,
 }
@@ -73,6 +75,13 @@ impl Purpose {
 }
 
 impl ObjectMemory {
+    /// Forgets everything if the object is not the one of this UID: another one has its name by now.
+    pub(crate) fn set_uid(&mut self, uid: &str) {
+        if *self.uid != *uid {
+            *self = Self { uid: uid.into(), ..Self::default() };
+        }
+    }
+
     /// The last write for a purpose.
     pub(crate) fn written(&self, purpose: Purpose) -> Option<Written> {
         self.written.iter().find(|(of, _)| *of == purpose).map(|(_, written)| *written)
@@ -80,7 +89,7 @@ impl ObjectMemory {
 
     /// Whether the API refused this content for this version of the object.
     pub(crate) fn is_settled(&self, purpose: Purpose, content: Digest, order: Option<u64>) -> bool {
-        self.settled.contains(&(purpose, Settled { content, order }))
+        self.refusals.contains(&(purpose, Refusal { content, order }))
     }
 
     /// The API took a write.
@@ -88,14 +97,14 @@ impl ObjectMemory {
         (self.failures, self.not_before_ms) = (0, 0);
         self.written.retain(|(of, _)| *of != purpose);
         self.written.push((purpose, written));
-        self.settled.retain(|(of, _)| *of != purpose);
+        self.refusals.retain(|(of, _)| *of != purpose);
     }
 
     /// The API never takes a write of this content, while the object has this version.
     pub(crate) fn note_settled(&mut self, purpose: Purpose, content: Digest, order: Option<u64>) {
         (self.failures, self.not_before_ms) = (0, 0);
-        self.settled.retain(|(of, _)| *of != purpose);
-        self.settled.push((purpose, Settled { content, order }));
+        self.refusals.retain(|(of, _)| *of != purpose);
+        self.refusals.push((purpose, Refusal { content, order }));
     }
 
     /// A request failed.
@@ -136,5 +145,18 @@ mod tests {
         let written = Written { desired: content, shown: content, at_ms: 5 };
         memory.note_written(Purpose::PodStatus, written);
         assert_eq!((memory.not_before_ms, memory.failures), (0, 0));
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_another_object_of_the_same_name() {
+        let mut memory = ObjectMemory::default();
+        memory.set_uid("first");
+        let content = crate::digest::digest(&json!(1));
+        let written = Written { desired: content, shown: content, at_ms: 5 };
+        memory.note_written(Purpose::PodStatus, written);
+        memory.set_uid("first");
+        assert_eq!(memory.written(Purpose::PodStatus), Some(written));
+        memory.set_uid("second");
+        assert_eq!(memory.written(Purpose::PodStatus), None);
     }
 }

@@ -111,7 +111,13 @@ pub(crate) fn plan_pod(
         && view.deletion == Deletion::None
         && view.phase == Phase::Open;
     if stays && !view.limited_tolerations.is_empty() && is_open(Purpose::Tolerations) {
-        return Step::Call(Purpose::Tolerations);
+        // Another writer may set the limits again and again.
+        let written = facts.memory.written(Purpose::Tolerations);
+        let due_ms = written.map_or(0, |written| written.at_ms + PUT_RIGHT_MS);
+        if facts.now_ms >= due_ms {
+            return Step::Call(Purpose::Tolerations);
+        }
+        next = earlier(next, Step::Wait { until_ms: due_ms });
     }
     next
 }

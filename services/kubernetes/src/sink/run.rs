@@ -31,11 +31,15 @@ use crate::cluster_view::{ClusterView, NodeView, ObjectId, PodView};
 use crate::digest::Digest;
 use crate::kind::Kind;
 use crate::node_object::NodeStatus;
+use crate::offline::OfflinePolicy;
 use crate::pod_status::OwnedStatus;
 use crate::raw_object::RawObject;
 
 /// How often the presence of the nodes is looked at: it ends without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The nodes that are looked at each time.
+const LOOKS_MAX: usize = 1_000;
 
 /// The most objects that are compared before other events are taken: some milliseconds.
 const COMPARED_MAX: usize = 256;
@@ -62,10 +66,12 @@ pub(super) struct SinkRun {
     changes: Option<ChangeSubscription>,
     queue: Queue,
     memories: HashMap<ObjectId, ObjectMemory>,
-    /// Of each node, the latest start of its edge during which its Node was there.
-    registrations: HashMap<NodeName, EdgeStart>,
     /// The presence of each node with a Node or a report, as it was last looked at.
     presence: HashMap<NodeName, NodePresence>,
+    /// The policy in the annotation of each Node that has one.
+    policies: HashMap<NodeName, OfflinePolicy>,
+    /// The node after which the next ones are looked at.
+    looked_at: Option<NodeName>,
     leases: Leases,
     troubles: Troubles,
     shown_troubles: Troubles,
@@ -113,8 +119,9 @@ impl SinkRun {
             changes: None,
             queue: Queue::default(),
             memories: HashMap::new(),
-            registrations: HashMap::new(),
             presence: HashMap::new(),
+            policies: HashMap::new(),
+            looked_at: None,
             leases: Leases::default(),
             troubles: Troubles::default(),
             shown_troubles: Troubles::default(),
@@ -217,14 +224,12 @@ impl SinkRun {
     fn take_view_changes(&mut self) {
         for id in self.view.take_changes() {
             if let ObjectId::Node(node) = &id {
-                let is_there = self.view.lock().node(node).is_some();
-                if is_there {
+                let policy = self.view.lock().node(node).map(|node| node.offline);
+                if policy.is_some() {
                     self.note_registration(node);
                 }
-                if self.look_at(node).is_present && is_there {
-                    let now_ms = self.now_ms();
-                    self.leases.add(node, now_ms);
-                }
+                self.note_policy(node, policy.flatten());
+                self.look_at(node);
             }
             self.mark(id);
         }
@@ -261,37 +266,66 @@ impl SinkRun {
         }
     }
 
-    /// Notes that the Node of a node is there. A standby does so too: it may take over.
-    fn note_registration(&mut self, node: &NodeName) {
-        if let Ok(Some(reported)) = self.picture.reported_node(node) {
-            self.registrations.insert(node.clone(), reported.start);
+    /// Notes the policy of a Node. What is to be done about its pods changes with it.
+    fn note_policy(&mut self, node: &NodeName, policy: Option<OfflinePolicy>) {
+        let before = match policy {
+            Some(policy) => self.policies.insert(node.clone(), policy),
+            None => self.policies.remove(node),
+        };
+        if before != policy {
+            self.mark_pods_of(node);
         }
     }
 
-    /// Looks at the presence of every node.
+    fn mark_pods_of(&mut self, node: &NodeName) {
+        let pods: Vec<ResourceKey> = self.view.lock().pods_of(node).cloned().collect();
+        pods.into_iter().for_each(|pod| self.mark(ObjectId::Pod(pod)));
+    }
+
+    /// Notes that the Node of a node is there. A standby does so too: it may take over.
+    fn note_registration(&mut self, node: &NodeName) {
+        if let Ok(Some(reported)) = self.picture.reported_node(node) {
+            self.register(node, reported.start);
+        }
+    }
+
+    /// Notes that the Node of a node is there while its edge runs since `start`.
+    fn register(&self, node: &NodeName, start: EdgeStart) {
+        if let Err(error) = self.picture.note_registration(node, start) {
+            let error = error_chain(&error);
+            tracing::warn!(%node, error, "it cannot be noted that the node has a Node");
+        }
+    }
+
+    /// Looks at the presence of the next nodes, all of them in turn. Most changes have an event; what is
+    /// written about a node looks at its presence first.
     fn look_at_presence(&mut self) {
         let shown: BTreeSet<NodeName> = self.view.lock().nodes().cloned().collect();
-        let nodes: BTreeSet<NodeName> = shown.iter().chain(self.presence.keys()).cloned().collect();
-        let mut present = BTreeSet::new();
-        for node in nodes {
-            if self.look_at(&node).is_present {
-                if shown.contains(&node) {
-                    present.insert(node);
-                }
-            } else if !shown.contains(&node) {
+        let nodes: BTreeSet<&NodeName> = shown.iter().chain(self.presence.keys()).collect();
+        let after = self.looked_at.take();
+        let next =
+            nodes.into_iter().filter(|node| after.as_ref().is_none_or(|after| *node > after));
+        let next: Vec<NodeName> = next.take(LOOKS_MAX).cloned().collect();
+        self.looked_at = next.last().filter(|_| next.len() == LOOKS_MAX).cloned();
+        for node in next {
+            if !self.look_at(&node).is_present && !shown.contains(&node) {
                 self.presence.remove(&node);
             }
         }
-        let now_ms = self.now_ms();
-        self.leases.set_present(&present, now_ms);
     }
 
     /// Looks at the presence of a node. What may be written of it changes with it.
     fn look_at(&mut self, node: &NodeName) -> NodePresence {
         let presence = self.picture.node_presence(node);
+        let is_shown = self.view.lock().node(node).is_some();
+        let now_ms = self.now_ms();
+        if presence.is_present && is_shown {
+            self.leases.add(node, now_ms);
+        } else {
+            self.leases.remove(node);
+        }
         if self.presence.insert(node.clone(), presence) != Some(presence) {
-            let pods: Vec<ResourceKey> = self.view.lock().pods_of(node).cloned().collect();
-            pods.into_iter().for_each(|pod| self.mark(ObjectId::Pod(pod)));
+            self.mark_pods_of(node);
             self.mark(ObjectId::Node(node.clone()));
         }
         presence
@@ -353,7 +387,8 @@ impl SinkRun {
             None => self.troubles.clear(&id),
         }
         let policy = view.offline.or(of_node).unwrap_or(self.dependencies.offline);
-        let step = plan_pod(&desired, &view, policy, &self.facts(&id, &view.node));
+        let facts = self.facts(&id, &view.uid, &view.node);
+        let step = plan_pod(&desired, &view, policy, &facts);
         self.take_step(id, &view.node.clone(), step, |purpose| {
             pod_request(purpose, &pod, &desired, &view)
         });
@@ -379,11 +414,13 @@ impl SinkRun {
         };
         self.troubles.set_refused_labels(&node, &desired.owned.refused_labels);
         if view.is_some() {
-            self.registrations.insert(node.clone(), desired.start);
+            self.register(&node, desired.start);
         }
-        let registration =
-            Registration { has_listed, last: self.registrations.get(&node).copied() };
-        let facts = self.facts(&id, &node);
+        let last = self.picture.registration(&node);
+        let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
+        let registration = Registration { has_listed, last };
+        let uid = view.as_ref().map_or("", |view| &view.uid);
+        let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
         let now_s = (self.dependencies.wall_clock)() / 1000;
         let selector = self.selector.clone();
@@ -393,10 +430,12 @@ impl SinkRun {
         Ok(())
     }
 
-    fn facts(&mut self, id: &ObjectId, node: &NodeName) -> Facts<'_> {
+    fn facts(&mut self, id: &ObjectId, uid: &str, node: &NodeName) -> Facts<'_> {
         let presence = self.look_at(node);
         let now_ms = self.now_ms();
-        Facts { presence, memory: self.memories.entry(id.clone()).or_default(), now_ms }
+        let memory = self.memories.entry(id.clone()).or_default();
+        memory.set_uid(uid);
+        Facts { presence, memory, now_ms }
     }
 
     /// Forgets an object that is not there.
@@ -453,11 +492,15 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
+        let mut created = None;
         let memory = self.memories.entry(id.clone()).or_default();
         match answer {
             Answer::Done(object) => {
                 let shown =
                     object.as_ref().map_or(content, |object| shown(purpose, content, object));
+                if shown != content {
+                    tracing::debug!(object = ?id, "the API server shows a status otherwise");
+                }
                 memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
                 if purpose == Purpose::DeletePod {
                     // Until the watch shows what became of it.
@@ -466,7 +509,7 @@ impl SinkRun {
                 self.troubles.allow(purpose);
                 self.troubles.clear(&id);
                 if purpose == Purpose::CreateNode {
-                    self.registrations.insert(node, start);
+                    created = Some((node, start));
                 }
                 if let Some(object) = object.filter(|_| purpose != Purpose::DeletePod) {
                     let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
@@ -511,6 +554,9 @@ impl SinkRun {
                 self.troubles.set_unanswered(Some(reason));
             }
         }
+        if let Some((node, start)) = created {
+            self.register(&node, start);
+        }
         if self.epoch.is_some() {
             self.queue.end(id);
         }
@@ -522,6 +568,10 @@ impl SinkRun {
             let sent_ms = self.now_ms();
             let now = micro_time((self.dependencies.wall_clock)());
             let node = renewal.node.clone();
+            if !self.look_at(&node).is_present {
+                self.leases.end(&node, RenewalEnd::Failed, sent_ms, sent_ms);
+                continue;
+            }
             let request = if renewal.is_missing {
                 let uid = self.view.lock().node(&node).map(|view| view.uid.clone());
                 WriteRequest::create_lease(&node, &uid.unwrap_or_default(), &now)
@@ -629,7 +679,7 @@ fn node_request(
             (WriteRequest::node_metadata(node, patch), owned.metadata_digest())
         }
         (Purpose::NodeStatus, Some(view)) => {
-            let patch = owned.status.patch(&view.uid, &view.ready, now_s);
+            let patch = owned.status.patch(view, now_s);
             (WriteRequest::node_status(node, patch), owned.status.digest)
         }
         _ => return None,

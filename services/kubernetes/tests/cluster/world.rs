@@ -29,6 +29,13 @@ use tokio::sync::watch;
 const SOON: Duration = Duration::from_secs(30);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
+/// The timings of a writer that is soon taken for dead.
+const QUICK: WriterTimings = WriterTimings {
+    heartbeat_interval: Duration::from_secs(1),
+    heartbeats_missed: 4,
+    source_loss_max: headwater_controller::SOURCE_LOSS_MAX,
+};
+
 /// A control plane that only stores objects.
 pub(crate) fn control_plane() -> ControlPlane {
     ControlPlane::start(only_api()).expect("a control plane")
@@ -105,10 +112,13 @@ pub(crate) fn config(name: &str, value: &str) -> Value {
 
 /// The logs and disks of controllers.
 pub(crate) struct World {
-    downstream: MemoryLog,
+    pub(crate) downstream: MemoryLog,
     pub(crate) upstream: MemoryLog,
     published: Arc<MemoryEngine>,
     picture: Arc<MemoryEngine>,
+    timings: WriterTimings,
+    /// Whether no other controller writes the log.
+    sole_writer: bool,
 }
 
 /// A running controller.
@@ -128,6 +138,23 @@ impl World {
             upstream: MemoryLog::new(settings),
             published: Arc::new(MemoryEngine::new()),
             picture: Arc::new(MemoryEngine::new()),
+            timings: WriterTimings::default(),
+            sole_writer: true,
+        }
+    }
+
+    /// A world whose writers are taken for dead after 4 s.
+    pub(crate) fn quick() -> Self {
+        Self { timings: QUICK, ..Self::new() }
+    }
+
+    /// Another controller of the same logs, with disks of its own.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            downstream: self.downstream.clone(),
+            upstream: self.upstream.clone(),
+            sole_writer: false,
+            ..Self::quick()
         }
     }
 
@@ -187,9 +214,9 @@ impl World {
             nodes: Vec::new(),
             address: None,
             wall_clock: Arc::new(move || clock.now_ms()),
-            timings: WriterTimings::default(),
+            timings: self.timings,
             group_events: GROUP_EVENTS,
-            sole_writer: true,
+            sole_writer: self.sole_writer,
             shares_objects: false,
             cluster_stream: ClusterStream::Always,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),

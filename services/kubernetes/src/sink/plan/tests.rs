@@ -117,6 +117,11 @@ fn a_policy_to_keep_takes_the_limits_from_tolerations_of_an_absence() {
     };
     assert_eq!(with(&api, OfflinePolicy::Keep), Step::Call(Purpose::Tolerations));
     assert_eq!(with(&api, OfflinePolicy::Evict), Step::Rest);
+    // Another writer sets them again.
+    let mut written = ObjectMemory::default();
+    let at = Written { desired: *NO_CONTENT, shown: *NO_CONTENT, at_ms: 999_000 };
+    written.note_written(Purpose::Tolerations, at);
+    assert_eq!(plan(&api, &desired, AWAY, &written), Step::Wait { until_ms: 1_009_000 });
     api.pod["status"]["phase"] = "Succeeded".into();
     api.show();
     assert_eq!(with(&api, OfflinePolicy::Keep), Step::Rest, "it has ended");

@@ -3,23 +3,22 @@
 use serde_json::json;
 
 use super::edge::{Edge, running_status};
-use super::{CLUSTER, condition, get, wait_for};
-use crate::world::{Kubectl as _, World, object};
+use super::{CLUSTER, Fixture, condition};
+use crate::world::{Kubectl as _, object};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_scheduled_to_the_node_of_an_edge_and_runs() {
-    let world = World::new();
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
-    running.reconciled().await;
-    let edge = Edge::connect(&world, &running, "story").await;
-    let node = wait_for("node", "story", "ready", |node| {
-        condition(node, "Ready")["status"] == "True" && node["spec"]["taints"].is_null()
-    })
-    .await;
+    let Fixture { api, world: _world, running, edge } = Fixture::start("story").await;
+    let node = api
+        .wait_for("node", "story", "ready", |node| {
+            condition(node, "Ready")["status"] == "True" && node["spec"]["taints"].is_null()
+        })
+        .await;
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "story");
     assert_eq!(node["metadata"]["labels"]["node-role.kubernetes.io/edge"], "");
     assert_eq!(node["status"]["addresses"][0]["address"], "10.1.0.7");
-    let lease = wait_for("leases", "story", "renewed", |lease| !lease.is_null()).await;
+    assert_eq!(node["status"]["allocatable"]["pods"], "110", "{node:#}");
+    let lease = api.wait_for("leases", "story", "renewed", |lease| !lease.is_null()).await;
     assert_eq!(lease["spec"]["holderIdentity"], "story");
     assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
 
@@ -28,31 +27,28 @@ async fn a_pod_is_scheduled_to_the_node_of_an_edge_and_runs() {
         "nodeSelector": {"kubernetes.io/hostname": "story"}, "containers": [container],
     });
     CLUSTER.create(&[object("v1", "Pod", "story", json!({ "spec": spec }))]);
-    let pod = wait_for("pod", "story", "bound", |pod| pod["spec"]["nodeName"] == "story").await;
+    let pod = api.wait_for("pod", "story", "bound", |pod| pod["spec"]["nodeName"] == "story").await;
     let uid = pod["metadata"]["uid"].as_str().expect("a UID");
     edge.report_status("story", uid, &running_status("10.2.0.1")).await;
-    let pod = wait_for("pod", "story", "running", |pod| pod["status"]["phase"] == "Running").await;
+    let pod = api.running("story").await;
     assert_eq!(pod["status"]["podIP"], "10.2.0.1");
     assert_eq!(condition(&pod, "Ready")["status"], "True");
     // A new address takes the place of the old one.
     edge.report_status("story", uid, &running_status("10.2.0.2")).await;
-    let pod = wait_for("pod", "story", "moved", |pod| pod["status"]["podIP"] == "10.2.0.2").await;
+    let pod =
+        api.wait_for("pod", "story", "moved", |pod| pod["status"]["podIP"] == "10.2.0.2").await;
     assert_eq!(pod["status"]["podIPs"], json!([{"ip": "10.2.0.2"}]));
 
     CLUSTER.run(&["delete", "pod", "story", "--wait=false"]);
     edge.report_end("story", uid).await;
-    wait_for("pod", "story", "gone", |pod| pod.is_null()).await;
+    api.gone("story").await;
     assert_eq!(running.requests("delete pods", "done"), 1);
     running.controller.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_adds_the_labels_that_a_node_may_set_and_leaves_those_of_others() {
-    let world = World::new();
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
-    running.reconciled().await;
-    let edge = Edge::connect(&world, &running, "labels").await;
-    wait_for("node", "labels", "there", |node| !node.is_null()).await;
+    let Fixture { api, world: _world, running, edge } = Fixture::start("labels").await;
     CLUSTER.run(&["label", "node", "labels", "team=a"]);
     let mut node = edge.node_object();
     node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "z".into();
@@ -60,10 +56,11 @@ async fn a_node_adds_the_labels_that_a_node_may_set_and_leaves_those_of_others()
     node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
     node["metadata"]["annotations"] = json!({"example.com/note": "n"});
     edge.report_node(&node).await;
-    let shown = wait_for("node", "labels", "labelled", |node| {
-        node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
-    })
-    .await;
+    let shown = api
+        .wait_for("node", "labels", "labelled", |node| {
+            node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
+        })
+        .await;
     let labels = &shown["metadata"]["labels"];
     assert_eq!(labels["team"], "a");
     assert!(labels["node-role.kubernetes.io/control-plane"].is_null());
@@ -76,19 +73,25 @@ async fn a_node_adds_the_labels_that_a_node_may_set_and_leaves_those_of_others()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_deleted_at_the_api_stays_deleted_until_its_edge_starts_again() {
-    let world = World::new();
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
-    running.reconciled().await;
-    let edge = Edge::connect(&world, &running, "deleted").await;
-    let first = wait_for("node", "deleted", "there", |node| !node.is_null()).await;
+    let Fixture { api, world, running, edge } = Fixture::start("deleted").await;
+    let first = api.node("deleted").await;
     CLUSTER.run(&["delete", "node", "deleted"]);
     // It reports itself, and another node that comes later is created: the sink has looked.
     edge.report_node(&edge.node_object()).await;
     let _other = Edge::connect(&world, &running, "not-deleted").await;
-    wait_for("node", "not-deleted", "there", |node| !node.is_null()).await;
-    assert!(get("node", "deleted").is_null());
+    api.node("not-deleted").await;
+    assert!(api.get("node", "deleted").await.is_null());
+    // Nor does another start of the controller create it.
+    drop(edge);
+    running.controller.stop().await;
+    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    running.reconciled().await;
+    let edge = Edge::unreported(&world, &running, "deleted");
+    let _later = Edge::connect(&world, &running, "created-later").await;
+    api.node("created-later").await;
+    assert!(api.get("node", "deleted").await.is_null());
     edge.restart().await;
-    let second = wait_for("node", "deleted", "there", |node| !node.is_null()).await;
+    let second = api.node("deleted").await;
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     running.controller.stop().await;
 }

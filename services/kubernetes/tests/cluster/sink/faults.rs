@@ -1,0 +1,134 @@
+//! Requests that are lost, refused or late.
+
+use std::time::{Duration, Instant};
+
+use headwater_cluster::Part;
+
+use super::edge::{Edge, running_status};
+use super::faulty_proxy::{Fate, FaultyProxy};
+use super::{Api, CLUSTER};
+use crate::world::{Kubectl as _, World, control_plane, pod};
+
+/// The pods of a test.
+const PODS: usize = 12;
+
+fn name(number: usize) -> String {
+    format!("faulty-{number}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing_is_written_twice()
+{
+    let fates = [
+        Fate::Answer(500),
+        Fate::LoseAnswer,
+        Fate::Pass,
+        Fate::Answer(429),
+        Fate::Lose,
+        Fate::Pass,
+        Fate::Answer(503),
+    ];
+    let of_status = |path: &str| path.ends_with("/status") && path.contains("/pods/");
+    let proxy = FaultyProxy::start(CLUSTER.command(), move |number, method, path| {
+        if of_status(path) || method == "DELETE" { fates[number % fates.len()] } else { Fate::Pass }
+    })
+    .await;
+    let (api, world) = (Api::connect().await, World::new());
+    let running = world.start_with_sink(proxy.kubeconfig()).await;
+    running.reconciled().await;
+    let edge = Edge::connect(&world, &running, "faulty").await;
+    api.node("faulty").await;
+    let pods: Vec<_> = (0..PODS).map(|number| pod(&name(number), "faulty", "settings")).collect();
+    CLUSTER.create(&pods);
+    let mut uids = Vec::new();
+    for number in 0..PODS {
+        uids.push(api.uid(&name(number)).await);
+    }
+    for round in 0..3 {
+        for (number, uid) in uids.iter().enumerate() {
+            let status = running_status(&format!("10.3.{round}.{number}"));
+            edge.report_status(&name(number), uid, &status).await;
+        }
+    }
+    for number in 0..PODS {
+        let ip = format!("10.3.2.{number}");
+        let last = |pod: &serde_json::Value| pod["status"]["podIP"] == *ip;
+        api.wait_for("pod", &name(number), "as it was last reported", last).await;
+    }
+    // Each report, at most; and the Node, its status, its Lease and the tolerations of each pod.
+    let (passed, most) = (proxy.passed(), 3 * PODS + PODS + 8);
+    assert!(passed <= most, "{passed} writes arrived, {most} were needed at most");
+    let delete: Vec<String> = (0..PODS).map(name).collect();
+    let mut args = vec!["delete", "pod", "--wait=false"];
+    args.extend(delete.iter().map(String::as_str));
+    CLUSTER.run(&args);
+    for (number, uid) in uids.iter().enumerate() {
+        edge.report_end(&name(number), uid).await;
+    }
+    for number in 0..PODS {
+        api.gone(&name(number)).await;
+    }
+    running.controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
+    let proxy = FaultyProxy::start(CLUSTER.command(), |_, _, path| {
+        if path.contains("/pods/right-less/status") { Fate::Answer(403) } else { Fate::Pass }
+    })
+    .await;
+    let (api, world) = (Api::connect().await, World::new());
+    let running = world.start_with_sink(proxy.kubeconfig()).await;
+    running.reconciled().await;
+    let edge = Edge::connect(&world, &running, "less").await;
+    api.node("less").await;
+    let uid = api.create_pod("right-less", "less").await;
+    edge.report_status("right-less", &uid, &running_status("10.2.9.1")).await;
+    running.sink_trouble("does not let the controller patch pods/status: by the proxy").await;
+    let uid = api.create_pod("right-more", "less").await;
+    edge.report_status("right-more", &uid, &running_status("10.2.9.2")).await;
+    api.running("right-more").await;
+    running.controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_reported_while_the_api_server_is_frozen_is_shown_soon_after_it_is_thawed() {
+    let mut cluster = control_plane();
+    let (api, world) = (Api::of(cluster.kubeconfig()).await, World::new());
+    let running = world.start_with_sink(cluster.kubeconfig()).await;
+    running.reconciled().await;
+    let edge = Edge::connect(&world, &running, "frozen").await;
+    api.node("frozen").await;
+    let pods: Vec<_> = (0..PODS).map(|number| pod(&name(number), "frozen", "settings")).collect();
+    cluster.create(&pods);
+    let mut uids = Vec::new();
+    for number in 0..PODS {
+        let uid = api.uid(&name(number)).await;
+        edge.report_status(&name(number), &uid, &running_status("10.4.0.0")).await;
+        api.running(&name(number)).await;
+        uids.push(uid);
+    }
+    let written = running.requests("patch pods/status", "done");
+    cluster.part(Part::ApiServer).freeze().expect("it can be frozen");
+    for round in 0..50 {
+        for (number, uid) in uids.iter().enumerate() {
+            edge.report_status(&name(number), uid, &running_status(&format!("10.4.1.{round}")))
+                .await;
+        }
+    }
+    // Until requests have had no answer for too long, and after.
+    let silent = Instant::now() + Duration::from_secs(60);
+    while running.requests("patch pods/status", "failed") == 0 {
+        assert!(Instant::now() < silent, "no request failed");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    cluster.part(Part::ApiServer).thaw().expect("it can be thawed");
+    for number in 0..PODS {
+        let last = |pod: &serde_json::Value| pod["status"]["podIP"] == "10.4.1.49";
+        api.wait_for("pod", &name(number), "as it was last reported", last).await;
+    }
+    // One that was on its way, and the last one of each pod: what is superseded is not sent.
+    let more = running.requests("patch pods/status", "done") - written;
+    assert!(more <= 2 * PODS as u64, "{more} statuses of {PODS} pods were written");
+    running.controller.stop().await;
+}
