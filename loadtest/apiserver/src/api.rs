@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::request::{ApiRequest, Target};
+use crate::resource::Resource;
 use crate::store::{Place, Store};
 use crate::watching::WatchStart;
 
@@ -69,7 +70,11 @@ impl Api {
             _ => {}
         }
         let Some(target) = Target::parse(&request.path) else {
-            return Answer::Text(404, "404 page not found\n");
+            return if Resource::serves_group_of(&request.path) {
+                Answer::failure(&Failure::no_resource())
+            } else {
+                Answer::Text(404, "404 page not found\n")
+            };
         };
         let verb = verb(request, &target);
         if self.is_denied(verb, &target) {
@@ -94,10 +99,8 @@ impl Api {
                 required(request).and_then(|object| self.create(&target, object, around)),
             )
             .created(),
-            "update" => {
-                Answer::of(required(request).and_then(|object| self.put(&target, object, around)))
-            }
-            "patch" => Answer::of(self.patch(&target, request, around)),
+            "update" => Answer::of(required(request).and_then(|object| self.put(&target, object))),
+            "patch" => Answer::of(self.patch(&target, request)),
             "delete" => Answer::of(self.delete(&target, request, around)),
             _ => Answer::failure(&Failure::method_not_allowed()),
         }

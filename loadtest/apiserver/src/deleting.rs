@@ -59,8 +59,11 @@ impl Api {
             let end = metadata(pod, "deletionTimestamp").parse::<jiff::Timestamp>();
             let end = end.map_or(around.now_ms, |end| end.as_millisecond());
             let mut ending = pod.clone();
-            ending["metadata"]["deletionTimestamp"] =
-                timestamp(end - (before - seconds) * 1000).into();
+            let end = end - (before - seconds) * 1000;
+            // An end that is over already is now, and still one that another confirms.
+            let is_over = end < around.now_ms;
+            let seconds = if is_over { seconds.min(1) } else { seconds };
+            ending["metadata"]["deletionTimestamp"] = timestamp(end.max(around.now_ms)).into();
             ending["metadata"]["deletionGracePeriodSeconds"] = seconds.into();
             ending
         } else {

@@ -63,8 +63,7 @@ impl Failure {
         why: &str,
     ) -> Self {
         let message = format!("{} {name:?} is invalid: {field}: {why}", resource.qualified_kind());
-        let mut failure =
-            Self::new(422, "Invalid", message).about(resource, name, resource.kind);
+        let mut failure = Self::new(422, "Invalid", message).about(resource, name, resource.kind);
         if let Some(details) = &mut failure.details {
             details["causes"] = json!([{"reason": reason, "message": why, "field": field}]);
         }
@@ -119,13 +118,13 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    pub(crate) fn unsupported_media_type(given: &str) -> Self {
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: \
-             application/json-patch+json, application/merge-patch+json, \
-             application/strategic-merge-patch+json, not {given}"
-        );
-        Self::new(415, "UnsupportedMediaType", message)
+    pub(crate) fn unsupported_media_type() -> Self {
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    }
+
+    /// A path in a group that is served.
+    pub(crate) fn no_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
     /// The store did not answer: the write may have happened.
@@ -133,8 +132,9 @@ impl Failure {
         Self::new(500, "", "etcdserver: request timed out")
     }
 
+    /// A failure without a reason.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(500, "InternalError", message)
+        Self::new(500, "", message)
     }
 
     pub(crate) fn unavailable() -> Self {

@@ -4,7 +4,8 @@
 //! the answers of Kubernetes as far as clients depend on them. Time and chance are arguments, so a run
 //! is that of its seed. It opens no socket: it is a [`tower::Service`].
 //!
-//! One suite of cases holds it and a real API server to the same (`services/kubernetes/tests/conformance`).
+//! One suite of cases holds it and a real API server to the same
+//! (`services/kubernetes/tests/cluster/conformance`).
 //! It leaves out: who asks and what he may do (but for what a test [denies](ApiServer::deny)), most
 //! validation, most defaults, and the controllers.
 //!

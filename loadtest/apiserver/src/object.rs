@@ -85,8 +85,10 @@ pub(crate) fn check_name(resource: &Resource, name: &str) -> Result<(), Failure>
     if is_name {
         return Ok(());
     }
-    let why = format!("Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case \
+    let why = format!(
+        "Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case \
                        alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
-                       character");
+                       character"
+    );
     Err(Failure::invalid(resource, name, "metadata.name", "FieldValueInvalid", &why))
 }

@@ -174,9 +174,9 @@ fn check_match(query: &Query) -> Result<(), Failure> {
         _ if query.version.is_empty() => {
             forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
-        "Exact" if query.version == "0" => forbidden(
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
+        "Exact" if query.version == "0" => {
+            forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
         "Exact" | "NotOlderThan" => Ok(()),
         other => {
             let why = format!(
@@ -196,17 +196,13 @@ fn page(
 ) -> (Vec<Value>, Option<(String, usize)>) {
     let first = objects.keys().next().map(|place| place.plural);
     let from = match (after, first) {
-        (Some(after), Some(plural)) => {
-            Bound::Excluded(Place { plural, path: after.to_owned() })
-        }
+        (Some(after), Some(plural)) => Bound::Excluded(Place { plural, path: after.to_owned() }),
         _ => Bound::Unbounded,
     };
     let mut items = Vec::new();
     let mut last = String::new();
     let mut matching = objects.range((from, Bound::Unbounded));
-    while let Some((place, object)) =
-        matching.find(|(_, object)| selectors.match_object(object))
-    {
+    while let Some((place, object)) = matching.find(|(_, object)| selectors.match_object(object)) {
         if limit > 0 && items.len() == limit {
             let left = 1 + matching.filter(|(_, object)| selectors.match_object(object)).count();
             return (items, Some((last, left)));

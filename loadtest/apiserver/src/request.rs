@@ -63,9 +63,9 @@ impl ApiRequest {
             return Ok(None);
         }
         let parsed = serde_json::from_slice(&self.body);
-        parsed.map(Some).map_err(|error| {
-            Failure::bad_request(format!("the body is no JSON: {error}"))
-        })
+        parsed
+            .map(Some)
+            .map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
     }
 }
 
@@ -130,7 +130,8 @@ impl Target {
         }
         let resource = Resource::find(group, parts.first()?)?;
         let is_placed = namespace.is_some();
-        let is_right = if resource.is_namespaced { is_placed || parts.len() == 1 } else { !is_placed };
+        let is_right =
+            if resource.is_namespaced { is_placed || parts.len() == 1 } else { !is_placed };
         let text = |at: usize| parts.get(at).map(|part| (*part).to_owned());
         (is_right && parts.len() <= 3).then(|| Self {
             resource,

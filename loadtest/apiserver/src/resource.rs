@@ -137,6 +137,15 @@ impl Resource {
         RESOURCES.iter().find(|one| one.group == group && one.plural == plural)
     }
 
+    /// Whether a path is in a group that is served.
+    pub(crate) fn serves_group_of(path: &str) -> bool {
+        let prefix = |group: &str| match group {
+            "" => format!("/api/{VERSION}/"),
+            group => format!("/apis/{group}/{VERSION}/"),
+        };
+        RESOURCES.iter().any(|one| path.starts_with(&prefix(one.group)))
+    }
+
     /// The `apiVersion` of its objects.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { VERSION.to_owned() } else { format!("{}/{VERSION}", self.group) }

@@ -45,8 +45,8 @@ impl Selectors {
         let parsed_labels = parse(labels).ok_or_else(|| unable("unable to parse requirement"))?;
         let parsed_fields = parse(fields).ok_or_else(|| unable("invalid selector"))?;
         for Requirement { key, .. } in &parsed_fields {
-            let is_general = key == "metadata.name"
-                || (key == "metadata.namespace" && resource.is_namespaced);
+            let is_general =
+                key == "metadata.name" || (key == "metadata.namespace" && resource.is_namespaced);
             if !is_general && !resource.fields.contains(&key.as_str()) {
                 return Err(unable(&format!("field label not supported: {key}")));
             }
@@ -71,7 +71,8 @@ impl Selectors {
 
 impl Requirement {
     fn is_met_by(&self, value: Option<&str>) -> bool {
-        let is_in = |values: &[String]| value.is_some_and(|value| values.iter().any(|v| v == value));
+        let is_in =
+            |values: &[String]| value.is_some_and(|value| values.iter().any(|v| v == value));
         match &self.condition {
             Condition::Exists => value.is_some(),
             Condition::Absent => value.is_none(),
@@ -127,7 +128,8 @@ fn parse(selector: &str) -> Option<Vec<Requirement>> {
 fn requirement(text: &str) -> Option<Requirement> {
     let make = |key: &str, condition| {
         let key = key.trim().to_owned();
-        (!key.is_empty() && !key.contains(char::is_whitespace)).then_some(Requirement { key, condition })
+        (!key.is_empty() && !key.contains(char::is_whitespace))
+            .then_some(Requirement { key, condition })
     };
     let one = |value: &str| vec![value.trim().to_owned()];
     if let Some(key) = text.strip_prefix('!') {
@@ -168,9 +170,17 @@ mod tests {
 
     #[test]
     fn requirements_are_met_or_not() {
-        for right in
-            ["", "a", "a=b", "a==b,!c", "a in (x, b),empty", "c notin (a)", "c!=a", "empty=", "a!=c"]
-        {
+        for right in [
+            "",
+            "a",
+            "a=b",
+            "a==b,!c",
+            "a in (x, b),empty",
+            "c notin (a)",
+            "c!=a",
+            "empty=",
+            "a!=c",
+        ] {
             assert!(matches(right, ""), "{right:?}");
         }
         for wrong in ["!a", "c", "a=c", "a in (c)", "a notin (b,c)", "a!=b", "a,c"] {

@@ -212,8 +212,8 @@ impl Merging<'_> {
 }
 
 /// The order of a merged list. Items that the patch names are in the order of the patch, the others in
-/// that of the server. Of the next of each the one that was first on the server goes first; if one is
-/// new, that of the server.
+/// that of the server. Of the next of each the one that was first on the server goes first; a new one goes
+/// before one of the server.
 fn in_order(merged: Vec<Value>, before: &[Value], order: &[&Value], field: &str) -> Vec<Value> {
     let place = |item: &Value| order.iter().position(|key| **key == item[field]);
     let server = |item: &Value| before.iter().position(|one| one[field] == item[field]);
@@ -226,7 +226,7 @@ fn in_order(merged: Vec<Value>, before: &[Value], order: &[&Value], field: &str)
     loop {
         let is_named_first = match (named.peek(), others.peek()) {
             (Some(name), Some(other)) => {
-                server(name).zip(server(other)).is_some_and(|(name, other)| name < other)
+                server(name).zip(server(other)).is_none_or(|(name, other)| name < other)
             }
             (Some(_), None) => true,
             (None, _) => false,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_merged_by_type_and_keep_their_order() {
+    fn conditions_are_merged_by_type_and_ordered_by_the_patch() {
         let before = json!({"status": {"conditions": [
             {"type": "A", "status": "True", "message": "kept"}, {"type": "B", "status": "True"},
         ]}});
@@ -289,9 +289,8 @@ mod tests {
         ]}});
         let after = merged("Pod", before.clone(), &patch);
         let conditions = &after["status"]["conditions"];
-        // The new one holds back what the patch names after it.
-        assert_eq!(types(conditions), ["B", "C", "A"]);
-        assert_eq!(conditions[2], json!({"type": "A", "status": "False", "message": "kept"}));
+        assert_eq!(types(conditions), ["C", "A", "B"]);
+        assert_eq!(conditions[1], json!({"type": "A", "status": "False", "message": "kept"}));
         let patch = json!({"status": {
             "$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}],
             "conditions": [{"type": "B", "status": "False"}],

@@ -43,7 +43,14 @@ impl Api {
             lines: VecDeque::new(),
             is_over: false,
         };
-        let asked = query.version()?.filter(|version| *version > 0);
+        let asked = query.version().map_err(|_| {
+            let given = &query.version;
+            Failure::internal(format!(
+                "resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid \
+                 syntax"
+            ))
+        })?;
+        let asked = asked.filter(|version| *version > 0);
         if query.sends_initial || asked.is_none() {
             start.send_state(self, query.sends_initial);
             return Ok(start);
@@ -95,8 +102,9 @@ impl WatchStart {
 
     /// The event of a change, as this watch sees it: what leaves the selection is deleted.
     fn event(&self, change: &Change) -> Option<Bytes> {
-        let matching =
-            |object: &Option<Arc<Value>>| object.clone().filter(|one| self.selectors.match_object(one));
+        let matching = |object: &Option<Arc<Value>>| {
+            object.clone().filter(|one| self.selectors.match_object(one))
+        };
         match (matching(&change.before), matching(&change.after)) {
             (None, Some(after)) => Some(line("ADDED", &after)),
             (Some(_), Some(after)) => Some(line("MODIFIED", &after)),

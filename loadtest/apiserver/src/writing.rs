@@ -112,16 +112,11 @@ impl Api {
     }
 
     /// Replaces an object, or its status.
-    pub(crate) fn put(
-        &mut self,
-        target: &Target,
-        object: Value,
-        around: &mut Surroundings,
-    ) -> Result<Arc<Value>, Failure> {
+    pub(crate) fn put(&mut self, target: &Target, object: Value) -> Result<Arc<Value>, Failure> {
         check_kind(target.resource, &object)?;
         let place = target.place();
         let before = self.found(target, &place)?;
-        self.write(target, &before, object, WriteKind::Update, around)
+        self.write(target, &before, object, WriteKind::Update)
     }
 
     /// Patches an object, or its status.
@@ -129,14 +124,13 @@ impl Api {
         &mut self,
         target: &Target,
         request: &ApiRequest,
-        around: &mut Surroundings,
     ) -> Result<Arc<Value>, Failure> {
         let place = target.place();
         let media = request.content_type.split(';').next().unwrap_or_default().trim();
         let is_strategic = match media {
             "application/strategic-merge-patch+json" => true,
             "application/merge-patch+json" => false,
-            other => return Err(Failure::unsupported_media_type(other)),
+            _ => return Err(Failure::unsupported_media_type()),
         };
         let patch = required(request)?;
         let before = self.found(target, &place)?;
@@ -146,7 +140,7 @@ impl Api {
         } else {
             merge(&mut object, &patch);
         }
-        self.write(target, &before, object, WriteKind::Patch, around)
+        self.write(target, &before, object, WriteKind::Patch)
     }
 
     fn found(&self, target: &Target, place: &Place) -> Result<Arc<Value>, Failure> {
@@ -165,7 +159,6 @@ impl Api {
         before: &Value,
         mut after: Value,
         kind: WriteKind,
-        around: &Surroundings,
     ) -> Result<Arc<Value>, Failure> {
         let resource = target.resource;
         let name = metadata(before, "name").to_owned();
@@ -174,6 +167,9 @@ impl Api {
         keep_other_part(resource, before, &mut after, is_status);
         keep_metadata(before, &mut after)?;
         if resource.kind == "Pod" {
+            if !is_status {
+                pod::admit(&mut after);
+            }
             pod::set_defaults(&mut after);
             pod::join_ips(&mut after);
         }
@@ -197,7 +193,6 @@ impl Api {
             return Ok(Arc::new(after));
         }
         after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
-        let _ = around;
         if after == *before {
             return Ok(Arc::new(after));
         }
@@ -333,7 +328,8 @@ fn keep_other_part(resource: &Resource, before: &Value, after: &mut Value, is_st
     }
     // A status that is gone is gone.
     if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("ownerReferences".to_owned(), before["metadata"]["ownerReferences"].clone());
+        metadata
+            .insert("ownerReferences".to_owned(), before["metadata"]["ownerReferences"].clone());
     }
 }
 

@@ -1,7 +1,10 @@
-//! The source against a real Kubernetes API: a controller on logs in memory follows a control plane on
-//! loopback.
+//! The source against a Kubernetes API: a controller on logs in memory follows a control plane on
+//! loopback, or the server in memory that stands in for it. One suite holds both servers to the same.
 
+mod conformance;
 mod failures;
 mod follow;
 mod identity;
+mod in_memory;
+
 mod world;
