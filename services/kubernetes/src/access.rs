@@ -10,7 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
 
 /// How the API is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,21 @@ pub enum Access {
 pub struct Connection {
     pub(crate) client: Client,
     pub(crate) server: String,
+}
+
+impl Connection {
+    /// A connection over a service of HTTP requests, such as an API server in this process. `server` names
+    /// it in messages.
+    pub fn over<S, B>(service: S, server: impl Into<String>) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self { client: Client::new(service, "default"), server: server.into() }
+    }
 }
 
 /// Why there is no way to the API.

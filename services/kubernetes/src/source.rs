@@ -248,8 +248,10 @@ impl Running {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut tick, mut is_looking) = (0_u64, false);
         loop {
+            // In this order, so that a run in a simulation is the same again. What is rare comes first, so
+            // that no stream of messages keeps it waiting.
             tokio::select! {
-                Some(message) = incoming.recv() => self.take(message).await?,
+                biased;
                 Some(done) = self.requests.join_next() => {
                     match done.map_err(|error| SourceError::task_ended("request", error))? {
                         Done::Fetched(fetch, answer) => {
@@ -267,7 +269,14 @@ impl Running {
                         }
                     }
                 }
-                () = self.wanted.changed(), if self.has_listed => self.look(),
+                Some(Err(error)) = self.watches.join_next() => {
+                    return Err(SourceError::task_ended("watch", error));
+                }
+                _ = looks.tick(), if !is_looking => {
+                    is_looking = true;
+                    let client = self.connection.client.clone();
+                    self.requests.spawn(async move { Done::Looked(look(&client).await) });
+                }
                 _ = ticks.tick() => {
                     tick += 1;
                     if tick % TICKS_PER_SWEEP == 0 {
@@ -277,14 +286,8 @@ impl Running {
                         self.look();
                     }
                 }
-                _ = looks.tick(), if !is_looking => {
-                    is_looking = true;
-                    let client = self.connection.client.clone();
-                    self.requests.spawn(async move { Done::Looked(look(&client).await) });
-                }
-                Some(Err(error)) = self.watches.join_next() => {
-                    return Err(SourceError::task_ended("watch", error));
-                }
+                () = self.wanted.changed(), if self.has_listed => self.look(),
+                Some(message) = incoming.recv() => self.take(message).await?,
             }
             self.objects.set_now(self.elapsed_ms());
             self.start_fetches();

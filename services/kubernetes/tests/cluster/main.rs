@@ -1,8 +1,11 @@
-//! The source and the sink against a real Kubernetes API: a controller on logs in memory follows a control plane on
-//! loopback.
+//! The source and the sink against a Kubernetes API: a controller on logs in memory follows a control
+//! plane on loopback, or the server in memory that stands in for it. One suite holds both servers to
+//! the same.
 
+mod conformance;
 mod failures;
 mod follow;
 mod identity;
+mod in_memory;
 mod sink;
 mod world;

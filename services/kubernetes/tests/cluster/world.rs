@@ -1,6 +1,6 @@
 //! A control plane with its kubectl, and controllers that follow it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,8 +15,8 @@ use headwater_controller::{
 use headwater_event::{EntryKey, Envelope, Event, StreamId};
 use headwater_follow::{Follower, WallClock};
 use headwater_kubernetes::{
-    Access, ActAs, KubernetesSettings, KubernetesSource, OfflinePolicy, SinkDependencies,
-    SinkMetrics,
+    Access, ActAs, Connection, KubernetesSettings, KubernetesSource, OfflinePolicy,
+    SinkDependencies, SinkMetrics,
 };
 use headwater_log::{MemoryLog, MemorySettings, Outcome};
 use headwater_store::MemoryEngine;
@@ -169,7 +169,15 @@ impl World {
         settings: KubernetesSettings,
     ) -> Running {
         let access = Access::Kubeconfig { file: kubeconfig.to_owned(), context: None };
-        let connection = access.connect().await.expect("a client");
+        self.start_over(access.connect().await.expect("a client"), settings).await
+    }
+
+    /// Starts a controller that follows the API behind a connection.
+    pub(crate) async fn start_over(
+        &self,
+        connection: Connection,
+        settings: KubernetesSettings,
+    ) -> Running {
         let source = KubernetesSource::new(connection, settings);
         self.start_source(
             source,
@@ -256,6 +264,19 @@ impl World {
             .collect()
     }
 
+    /// The objects of a stream: key, UID and content.
+    pub(crate) async fn objects(&self, stream: &StreamId) -> BTreeMap<String, (String, Value)> {
+        let (_, follower) = self.read().await;
+        let reader = StreamReader::new(&**follower.state().engine());
+        let entries = reader.entries(stream, Selection::All, None, 10_000).expect("readable");
+        let of_objects = entries.into_iter().filter_map(|(key, entry)| {
+            let key = EntryKey::resource(&key)?.to_string();
+            let object = serde_json::from_slice(&entry.object).expect("JSON");
+            Some((key, (entry.uid, object)))
+        });
+        of_objects.collect()
+    }
+
     /// Waits until a stream has exactly these keys.
     pub(crate) async fn has(&self, stream: &str, keys: &[&str]) {
         let expected: BTreeSet<String> = keys.iter().map(ToString::to_string).collect();
@@ -282,6 +303,19 @@ impl World {
             .find(|(key, _)| EntryKey::resource(key).is_some_and(|key| key.as_str() == wanted))?;
         let object: Value = serde_json::from_slice(&found.1.object).expect("JSON");
         Some(object["data"]["k"].clone())
+    }
+
+    /// The removals in the log so far: stream, key and UID.
+    pub(crate) async fn removed(&self) -> Vec<(StreamId, String, String)> {
+        let (events, _) = self.read().await;
+        let removed = |event: Envelope| match &event.event {
+            Event::Removed(removed) => {
+                let key = removed.key.to_string();
+                Some((event.stream.clone(), key, removed.uid.clone()))
+            }
+            _ => None,
+        };
+        events.into_iter().filter_map(removed).collect()
     }
 
     /// The removals in the log so far.

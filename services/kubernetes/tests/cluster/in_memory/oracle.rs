@@ -1,0 +1,173 @@
+//! What each stream should have because of the objects of the server, worked out by other means than in
+//! the source; and what left a stream.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_apiserver::{Change, Place};
+use headwater_event::StreamId;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// The label of edge nodes.
+pub(crate) const EDGE: &str = "node-role.kubernetes.io/edge";
+
+/// How far the watch of one kind may be behind that of another: a silent watch, a freeze, a pause.
+const BEHIND: Duration = Duration::from_secs(300);
+
+/// The nodes of a run.
+pub(crate) const NODES: [&str; 2] = ["gw-0", "gw-1"];
+
+/// What a stream should have: the UID and the mark of each key.
+pub(crate) type Wanted = BTreeMap<String, (String, String)>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Oracle {
+    objects: BTreeMap<Place, Arc<Value>>,
+    wanted: BTreeMap<StreamId, Wanted>,
+    left: BTreeSet<(StreamId, String, String)>,
+    /// When a stream last had no use for a key any more, and when it last ended.
+    released: BTreeMap<(StreamId, String), Instant>,
+    ended: BTreeMap<StreamId, Instant>,
+}
+
+impl Oracle {
+    /// Takes a change of the server.
+    pub(crate) fn observe(&mut self, change: &Change) {
+        match &change.after {
+            Some(after) => self.objects.insert(change.place.clone(), after.clone()),
+            None => self.objects.remove(&change.place),
+        };
+        if let Some(before) = &change.before
+            && change.place.plural == "pods"
+        {
+            self.let_go_of_named(before);
+        }
+        self.want();
+    }
+
+    /// What every stream should have.
+    pub(crate) fn wanted(&self) -> BTreeMap<StreamId, Wanted> {
+        self.wanted.clone()
+    }
+
+    /// Whether an object has left a stream.
+    pub(crate) fn has_left(&self, stream: &StreamId, key: &str, uid: &str) -> bool {
+        self.left.contains(&(stream.clone(), key.to_owned(), uid.to_owned()))
+    }
+
+    /// What a pod names that changed may leave its node, and come back for another pod: a source may hear
+    /// of its end before it hears of the other, and of either long after or before it hears of what they
+    /// name.
+    fn let_go_of_named(&mut self, pod: &Value) {
+        let Some(stream) = pod["spec"]["nodeName"].as_str().map(stream_of) else { return };
+        for (key, plural, name) in named_by(pod) {
+            self.released.insert((stream.clone(), key.clone()), Instant::now());
+            if let Some(object) = self.find(plural, &format!("default/{name}")) {
+                let uid = uid(object);
+                self.left.insert((stream.clone(), key, uid));
+            }
+        }
+    }
+
+    /// Notes what came to a stream that a source may only hear of before it hears of an earlier reason why it
+    /// leaves: two watches have no common order.
+    fn note_what_may_leave(&mut self, stream: &StreamId, key: &str, uid: &str) {
+        let key = key.to_owned();
+        let released = self.released.get(&(stream.clone(), key.clone()));
+        let ended = self.ended.get(stream);
+        if released.into_iter().chain(ended).any(|at| at.elapsed() < BEHIND) {
+            self.left.insert((stream.clone(), key, uid.to_owned()));
+        }
+    }
+
+    fn find(&self, plural: &str, path: &str) -> Option<&Arc<Value>> {
+        let mut objects = self.objects.iter();
+        let is_it = |place: &Place| place.plural == plural && place.path == path;
+        objects.find(|(place, _)| is_it(place)).map(|(_, object)| object)
+    }
+
+    fn of<'a>(&'a self, plural: &'static str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
+        let objects = self.objects.iter().filter(move |(place, _)| place.plural == plural);
+        objects.map(|(place, object)| (place, &**object))
+    }
+
+    /// Works out what every stream should have, and what leaves it.
+    fn want(&mut self) {
+        let mut wanted: BTreeMap<StreamId, Wanted> = BTreeMap::new();
+        for node in NODES {
+            wanted.insert(stream_of(node), self.wanted_by(node));
+        }
+        let mut cluster = Wanted::new();
+        for (place, object) in self.of("services") {
+            cluster.insert(format!("default/service/{}", place.name()), mark(object));
+        }
+        wanted.insert(StreamId::Cluster, cluster);
+        let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        for (stream, now) in &wanted {
+            let Some(before) = before.get(stream) else { continue };
+            let is_in = |keys: &Wanted, key: &str, uid: &str| {
+                keys.get(key).is_some_and(|(other, _)| other == uid)
+            };
+            if now.is_empty() && !before.is_empty() {
+                self.ended.insert(stream.clone(), Instant::now());
+            }
+            for (key, (uid, _)) in before.iter().filter(|(key, (uid, _))| !is_in(now, key, uid)) {
+                self.left.insert((stream.clone(), key.clone(), uid.clone()));
+            }
+            for (key, (uid, _)) in now.iter().filter(|(key, (uid, _))| !is_in(before, key, uid)) {
+                self.note_what_may_leave(stream, key, uid);
+            }
+        }
+    }
+
+    fn wanted_by(&self, node: &str) -> Wanted {
+        let mut wanted = Wanted::new();
+        let found = self.find("nodes", node);
+        let Some(found) = found.filter(|node| !node["metadata"]["labels"][EDGE].is_null()) else {
+            return wanted;
+        };
+        wanted.insert(format!("null/node/{node}"), mark(found));
+        for (place, pod) in self.of("pods").filter(|(_, pod)| pod["spec"]["nodeName"] == node) {
+            wanted.insert(format!("default/pod/{}", place.name()), mark(pod));
+            for (key, plural, name) in named_by(pod) {
+                if let Some(object) = self.find(plural, &format!("default/{name}")) {
+                    wanted.insert(key, mark(object));
+                }
+            }
+        }
+        let attachments = self.of("volumeattachments");
+        for (place, one) in attachments.filter(|(_, one)| one["spec"]["nodeName"] == node) {
+            wanted.insert(format!("null/volumeattachment/{}", place.name()), mark(one));
+        }
+        wanted
+    }
+}
+
+fn stream_of(node: &str) -> StreamId {
+    format!("node/{node}").parse().expect("a stream")
+}
+
+/// The objects that a pod names: key, plural and name.
+fn named_by(pod: &Value) -> [(String, &'static str, String); 2] {
+    let spec = &pod["spec"];
+    let config = &spec["containers"][0]["envFrom"][0]["configMapRef"]["name"];
+    let secret = &spec["volumes"][0]["secret"]["secretName"];
+    [("configmap", "configmaps", config), ("secret", "secrets", secret)].map(
+        |(kind, plural, name)| {
+            let name = name.as_str().unwrap_or_default().to_owned();
+            (format!("default/{kind}/{name}"), plural, name)
+        },
+    )
+}
+
+fn mark(object: &Value) -> (String, String) {
+    let mark = object["metadata"]["annotations"]["n"].as_str().unwrap_or_default();
+    (uid(object), mark.to_owned())
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
