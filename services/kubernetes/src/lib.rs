@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `access` | the way to the API: kubeconfig, service account, client |
 //! | `act_as` | as whom the controller writes about a node |
+//! | `cloud` | the answers of the API to requests of nodes |
 //! | `kind` | the kinds that are watched, and what of them goes where |
 //! | `raw_object` | an object as the API sends it |
 //! | `request` | the requests: pages of a list, watches, single objects |
@@ -34,6 +35,7 @@
 
 mod access;
 mod act_as;
+mod cloud;
 mod cluster_objects;
 mod failure;
 mod fetches;
@@ -49,5 +51,6 @@ mod source;
 
 pub use self::access::{Access, AccessError, Connection};
 pub use self::act_as::ActAs;
+pub use self::cloud::KubernetesCloud;
 pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
 pub use self::source::KubernetesSource;

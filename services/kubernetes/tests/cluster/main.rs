@@ -1,6 +1,7 @@
 //! The source against a real Kubernetes API: a controller on logs in memory follows a control plane on
 //! loopback.
 
+mod cloud;
 mod failures;
 mod follow;
 mod identity;
