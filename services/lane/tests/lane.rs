@@ -7,6 +7,7 @@ use std::{fs, future};
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use headwater_event::{AnswerBody, NodeRequest, PresenceUpdate, RequestError, RequestVerb};
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
@@ -14,6 +15,11 @@ use headwater_lane::{
     AskHandler, HUB_ASKS_MAX, LaneAsker, LaneClient, LaneMetrics, LaneServer, NODE_ASKS_MAX,
     PresenceIntake, UpdateHandler,
 };
+use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
+use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
+use headwater_proto::cloud::controller_message::Message as ControllerEvent;
+use headwater_proto::cloud::hub_message::Message as HubEvent;
+use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage, Welcome};
 use prometheus::Registry;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -21,6 +27,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Status, Streaming};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -43,14 +50,27 @@ struct RecordedStream {
 struct Intake(Arc<Recorder>);
 
 /// Answers each ask with the name of its node: of node `slow` once it is released, of node `dead` never.
-struct Answers(Semaphore);
+struct Answers {
+    released: Semaphore,
+    /// A permit for each ask that is never answered.
+    dead: Semaphore,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { released: Semaphore::new(0), dead: Semaphore::new(0) }
+    }
+}
 
 #[tonic::async_trait]
 impl AskHandler for Answers {
     async fn respond(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
         match request.node.as_str() {
-            "slow" => self.0.acquire().await.expect("never closed").forget(),
-            "dead" => future::pending().await,
+            "slow" => self.released.acquire().await.expect("never closed").forget(),
+            "dead" => {
+                self.dead.add_permits(1);
+                future::pending().await
+            }
             _ => {}
         }
         let mut answer = request.node.as_str().as_bytes().to_vec();
@@ -109,7 +129,7 @@ impl Controller {
         let address = listener.local_addr().expect("bound");
         let recorder = Arc::<Recorder>::default();
         let presence = Arc::new(Intake(recorder.clone()));
-        let answers = Arc::new(Answers(Semaphore::new(0)));
+        let answers = Arc::<Answers>::default();
         let (stop, asks) = (CancellationToken::new(), answers.clone());
         tokio::spawn(LaneServer { listener, tls, presence, asks }.run(stop.clone()));
         Self { address, recorder, answers, _stop: stop.drop_guard() }
@@ -244,7 +264,7 @@ async fn a_hub_connects_again_after_a_failure() {
     let presence = Arc::new(Intake(recorder.clone()));
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    let asks = Arc::new(Answers(Semaphore::new(0)));
+    let asks = Arc::<Answers>::default();
     tokio::spawn(LaneServer { listener, tls: None, presence, asks }.run(stop));
     recorder.until("the updates once more", is_whole).await;
 }
@@ -363,6 +383,7 @@ async fn asks_move_with_the_claim_and_have_an_answer_in_words_without_a_controll
         let asker = asker.clone();
         async move { unavailable(&asker, "dead", SOON).await }
     });
+    timeout(SOON, first.answers.dead.acquire()).await.expect("asked").expect("open").forget();
     claim.send_replace(second.claimed());
     let reason = waiting.await.expect("no panic");
     assert!(reason.contains("ended before the answer"), "{reason}");
@@ -418,7 +439,7 @@ async fn a_node_that_asks_without_end_delays_no_other() {
     }
     let answer = asker.ask(request("a", SOON)).await;
     assert_eq!(answer.as_deref(), Ok(&b"a"[..]), "another node is not delayed");
-    controller.answers.0.add_permits(NODE_ASKS_MAX);
+    controller.answers.released.add_permits(NODE_ASKS_MAX);
     while let Some(outcome) = asks.join_next().await {
         assert_eq!(outcome.expect("no panic").as_deref(), Ok(&b"slow"[..]));
     }
@@ -444,4 +465,71 @@ async fn a_hub_has_a_bounded_number_of_asks_in_flight() {
     // Two nodes: 16 each at a time.
     assert_eq!(too_many, HUB_ASKS_MAX - 2 * NODE_ASKS_MAX);
     answered(&asker, "a").await;
+}
+
+/// A controller of an earlier version: it sends its welcome and fails when a hub asks.
+struct EarlierController(Arc<Notify>);
+
+#[tonic::async_trait]
+impl ControllerLane for EarlierController {
+    type AttachStream = BoxStream<'static, Result<ControllerMessage, Status>>;
+
+    async fn attach(
+        &self,
+        request: tonic::Request<Streaming<HubMessage>>,
+    ) -> Result<tonic::Response<Self::AttachStream>, Status> {
+        let mut messages = request.into_inner();
+        let welcome = ControllerEvent::Welcome(Welcome { protocol: 1, verbs: Vec::new() });
+        let welcome = Ok(ControllerMessage { message: Some(welcome) });
+        // A message of a later version, which the hub has not asked for.
+        let unknown = Ok(ControllerMessage { message: None });
+        let complete = self.0.clone();
+        let read = async move {
+            while let Ok(Some(message)) = messages.message().await {
+                match message.message {
+                    Some(HubEvent::Ask(_)) | None => break,
+                    Some(HubEvent::Complete(_)) => complete.notify_one(),
+                    Some(_) => {}
+                }
+            }
+            Err(Status::invalid_argument("HubMessage.message: missing"))
+        };
+        let sent = futures::stream::iter([welcome, unknown]).chain(futures::stream::once(read));
+        Ok(tonic::Response::new(sent.boxed()))
+    }
+}
+
+#[tokio::test]
+async fn a_controller_of_an_earlier_version_gets_presence_and_no_ask() {
+    let complete = Arc::<Notify>::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let service = ControllerLaneServer::new(EarlierController(complete.clone()));
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let (_claim, claimed) = watch::channel(Some(format!("localhost:{}", address.port())));
+    let (_task, registry, asker) = asking_hub(claimed, None);
+    timeout(SOON, complete.notified()).await.expect("the presence");
+    let reason = unavailable(&asker, "a", SOON).await;
+    assert!(reason.contains("is of an earlier version and answers no get"), "{reason}");
+    assert_eq!(metric(&registry, "headwater_hub_lane_up"), 1.0);
+    assert_eq!(metric(&registry, "headwater_hub_lane_failures_total"), 0.0);
+}
+
+#[tokio::test]
+async fn a_message_that_the_controller_does_not_know_ends_no_stream() {
+    let controller = Controller::start(None).await;
+    let at = format!("http://localhost:{}", controller.address.port());
+    let mut client = ControllerLaneClient::connect(at).await.expect("connects");
+    let hello = HubHello { protocol: 1, hub: "hub-1".to_owned() };
+    let [connected, complete] = updates().map(HubMessage::from);
+    let messages =
+        [HubMessage { message: Some(HubEvent::Hello(hello)) }, HubMessage { message: None }]
+            .into_iter()
+            .chain([connected, complete]);
+    let messages = futures::stream::iter(messages.collect::<Vec<_>>());
+    let stream = client.attach(messages.chain(futures::stream::pending())).await.expect("attached");
+    controller.recorder.until("the updates", is_whole).await;
+    drop(stream);
 }

@@ -9,6 +9,7 @@ use headwater_event::{
 };
 use headwater_event::{Assignment, RequestVerb};
 use headwater_object::node_request::{check_spec, names};
+use headwater_object::references::REFERRING_TYPES;
 use headwater_store::{Engine, EngineError, Read};
 use headwater_telemetry::error_chain;
 use headwater_view::{Selection, StreamReader};
@@ -18,7 +19,7 @@ use super::Cloud;
 use super::rules::{NodeObjects, check};
 use crate::publisher::Progress;
 
-/// Pods that are read at a time.
+/// Objects that are read at a time.
 const CHUNK: usize = 64;
 
 /// Passes a request to a cloud if what is published allows it to the node, and this controller is the
@@ -69,20 +70,15 @@ impl NodeObjects for PublishedObjects<'_> {
 
     fn is_named(&self, key: &ResourceKey) -> Result<bool, EngineError> {
         let (reader, stream) = (StreamReader::new(self.from), StreamId::node(self.node));
-        let mut after = None;
-        loop {
-            let pods = reader.entries(&stream, Selection::Kind("pod"), after.as_ref(), CHUNK)?;
-            let is_last = pods.len() < CHUNK;
-            for (pod, entry) in &pods {
-                if pod.resource().is_some_and(|pod| names(pod, &entry.object, key)) {
+        for kind in REFERRING_TYPES {
+            for holder in reader.all_entries(&stream, Selection::Kind(kind), CHUNK) {
+                let (holder, entry) = holder?;
+                if holder.resource().is_some_and(|holder| names(holder, &entry.object, key)) {
                     return Ok(true);
                 }
             }
-            match pods.into_iter().next_back() {
-                Some((pod, _)) if !is_last => after = Some(pod),
-                _ => return Ok(false),
-            }
         }
+        Ok(false)
     }
 
     fn has_shared(&self) -> Result<bool, EngineError> {

@@ -12,7 +12,7 @@ pub(super) trait NodeObjects {
     /// The object at `key` in the streams of the node.
     fn object(&self, key: &ResourceKey) -> Result<Option<Bytes>, Self::Error>;
 
-    /// Whether a pod of the node names `key`.
+    /// Whether a pod of the node names `key`, or an object that a pod names.
     fn is_named(&self, key: &ResourceKey) -> Result<bool, Self::Error>;
 
     /// Whether the node has the shared stream.
