@@ -4,8 +4,6 @@
 //! the third check, after those of hub and controller. Nothing is sent twice. A certificate that was
 //! requested before is looked up instead, so that a node may ask until it is issued.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use headwater_controller::Cloud;
 use headwater_event::{AnswerBody, NodeName, NodeRequest, RequestError, RequestVerb, ResourceKey};
@@ -32,14 +30,14 @@ pub struct KubernetesCloud {
     client: Client,
     server: String,
     act_as: ActAs,
-    room: Arc<Semaphore>,
+    room: Semaphore,
 }
 
 impl KubernetesCloud {
     /// The answers of the API at `connection`.
     pub fn new(connection: Connection, act_as: ActAs) -> Self {
         let Connection { client, server } = connection;
-        Self { client, server, act_as, room: Arc::new(Semaphore::new(REQUESTS_MAX)) }
+        Self { client, server, act_as, room: Semaphore::new(REQUESTS_MAX) }
     }
 
     async fn answer(&self, request: NodeRequest) -> Result<Value, RequestError> {

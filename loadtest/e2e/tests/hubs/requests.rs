@@ -1,6 +1,6 @@
 //! Requests of a node: from its local API through a hub to the active controller, also after the first one has died.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use headwater_e2e::fleet::Fleet;
 use headwater_proto::local::failure::Code;
@@ -28,7 +28,7 @@ spec:
 "#;
 
 /// How a request of the node ends: its code and words.
-fn failure(socket: &PathBuf, verb: Verb, resource: &str, content: &str) -> (Code, String) {
+fn failure(socket: &Path, verb: Verb, resource: &str, content: &str) -> (Code, String) {
     let operation = Operation {
         id: "1".to_owned(),
         source: "edged".to_owned(),
