@@ -6,6 +6,7 @@
 //! In a session, an [`EdgeMessageEncoder`] and an [`EdgeMessageDecoder`] convert the messages of an
 //! edge. They leave out, and restore, what follows from earlier messages.
 
+mod ask;
 mod edge;
 mod edge_codec;
 mod frame;
@@ -14,9 +15,11 @@ mod packed;
 mod position;
 mod presence;
 mod report;
+mod request;
 #[cfg(test)]
 mod tests;
 
+pub use ask::{Ask, answer_from_wire, verbs_from_wire, verbs_to_wire};
 pub use edge_codec::{EdgeMessageDecoder, EdgeMessageEncoder, EdgeMessageError};
 pub use frame::HubFrame;
 
@@ -61,6 +64,14 @@ pub enum WireFault {
     Unknown {
         /// The value.
         value: i32,
+    },
+    /// There are too many bytes.
+    #[error("{found} bytes, at most {max} are allowed")]
+    TooLong {
+        /// The actual number.
+        found: usize,
+        /// The largest number allowed.
+        max: usize,
     },
     /// The bytes have a wrong length.
     #[error("{found} bytes, want {want}")]

@@ -10,7 +10,8 @@ use headwater_event::{
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
     ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
+    Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -220,7 +221,14 @@ fn digests(input: &mut Unstructured<'_>) -> Result<Vec<EntryDigest>> {
 
 fn request(input: &mut Unstructured<'_>) -> Result<Request> {
     let key = "ns/pod/a".parse().expect("a key");
-    Ok(Request { id: number(input)?, timeout_ms: number(input)?, key })
+    let verb = *input.choose(&[
+        None,
+        Some(RequestVerb::Get),
+        Some(RequestVerb::Token),
+        Some(RequestVerb::Csr),
+    ])?;
+    let body = Bytes::new();
+    Ok(Request { id: number(input)?, timeout_ms: number(input)?, verb, key, body })
 }
 
 fn response(input: &mut Unstructured<'_>) -> Result<Response> {
@@ -273,6 +281,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
             log_id: log_id(input)?,
             streams: some(input, stream)?,
             known: if input.ratio(1, 4)? { Some(identity(input)?) } else { None },
+            verbs: RequestVerb::ALL.to_vec(),
         }),
         2 => HubMessage::ReportsAcked(reports_acked(input)?),
         3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),

@@ -437,7 +437,10 @@ impl Inspect for Inspector {
                 self.frame.note(format_args!("edge {edge}: {stream} is parked: {reason}"));
             }
             HubMessage::Compare(_) => self.frame.count("comparison"),
-            HubMessage::Heartbeat(_) | HubMessage::Response(_) | HubMessage::Goodbye(_) => {}
+            HubMessage::Heartbeat(_)
+            | HubMessage::Response(_)
+            | HubMessage::Goodbye(_)
+            | HubMessage::Unknown => {}
         }
     }
 }

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use headwater_event::{EntryDigest, Identity, Seq, StreamId};
 use headwater_session::message::{
-    Ack, Divergence, EdgeHeartbeat, EdgeMessage, Hello, ReplicaPosition, Reports, Request, Summary,
+    Ack, Divergence, EdgeHeartbeat, EdgeMessage, Hello, ReplicaPosition, Reports, Summary,
 };
 
 use super::{
-    REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most, required,
-    resource_key, stream,
+    REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most, required, stream,
 };
 use crate::replication as wire;
 use wire::edge_message::Message;
@@ -23,6 +22,7 @@ impl From<EdgeMessage> for wire::EdgeMessage {
             EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             EdgeMessage::Request(request) => Message::Request(request.into()),
             EdgeMessage::Summary(summary) => Message::Summary(summary.into()),
+            EdgeMessage::Unknown => return Self { message: None },
         };
         Self { message: Some(message) }
     }
@@ -32,7 +32,9 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
     type Error = WireError;
 
     fn try_from(message: wire::EdgeMessage) -> Result<Self, WireError> {
-        Ok(match required(message.message, "EdgeMessage.message")? {
+        // A later version may have more messages. A session ignores those that it did not ask for.
+        let Some(message) = message.message else { return Ok(Self::Unknown) };
+        Ok(match message {
             Message::Hello(hello) => Self::Hello(hello.try_into()?),
             Message::Ack(ack) => Self::Ack(ack.try_into()?),
             Message::Diverged(diverged) => Self::Divergence(diverged.try_into()?),
@@ -186,21 +188,6 @@ impl From<wire::EdgeHeartbeat> for EdgeHeartbeat {
         } = heartbeat;
         let meta_sync_ms = meta_sync_ago_ms.map_or(0, |ago_ms| time_ms.wrapping_sub(ago_ms));
         Self { outbox_depth, time_ms, meta_sync_ms, consumes_cluster, lacks_worker }
-    }
-}
-
-impl From<Request> for wire::Request {
-    fn from(request: Request) -> Self {
-        Self { id: request.id, timeout_ms: request.timeout_ms, key: request.key.into() }
-    }
-}
-
-impl TryFrom<wire::Request> for Request {
-    type Error = WireError;
-
-    fn try_from(request: wire::Request) -> Result<Self, WireError> {
-        let key = resource_key(&request.key, "Request.key")?;
-        Ok(Self { id: request.id, timeout_ms: request.timeout_ms, key })
     }
 }
 

@@ -3,18 +3,18 @@
 use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
     Compare, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
-    RefusalCode, RefusedReport, ReportsAcked, RequestError, Response, Welcome,
+    RefusalCode, RefusedReport, ReportsAcked, Welcome,
 };
 
 use super::packed::{pack, unpack};
 use super::position::{hash, hash_bytes};
+use super::request::{verb_from_wire, verb_to_wire};
 use super::{
     CHANGES_MAX, REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most,
     entry_key, optional, required, stream,
 };
 use crate::replication as wire;
 use wire::hub_message::Message;
-use wire::response::Outcome;
 
 impl From<HubMessage> for wire::HubMessage {
     fn from(message: HubMessage) -> Self {
@@ -30,6 +30,7 @@ impl From<HubMessage> for wire::HubMessage {
             HubMessage::Goodbye(goodbye) => {
                 Message::Goodbye(wire::Goodbye { reason: goodbye.reason })
             }
+            HubMessage::Unknown => return Self { message: None },
         };
         Self { message: Some(message) }
     }
@@ -39,7 +40,9 @@ impl TryFrom<wire::HubMessage> for HubMessage {
     type Error = WireError;
 
     fn try_from(message: wire::HubMessage) -> Result<Self, WireError> {
-        Ok(match required(message.message, "HubMessage.message")? {
+        // A later version may have more messages. A session ignores those that it did not ask for.
+        let Some(message) = message.message else { return Ok(Self::Unknown) };
+        Ok(match message {
             Message::Welcome(welcome) => Self::Welcome(welcome.try_into()?),
             Message::Push(push) => Self::Push(push.try_into()?),
             Message::Compare(compare) => Self::Compare(compare.try_into()?),
@@ -60,6 +63,7 @@ impl From<Welcome> for wire::Welcome {
             log_id: Some(welcome.log_id.into()),
             streams: welcome.streams.iter().map(StreamId::to_string).collect(),
             known: welcome.known.map(Into::into),
+            verbs: welcome.verbs.into_iter().map(|verb| verb_to_wire(verb).into()).collect(),
         }
     }
 }
@@ -70,11 +74,15 @@ impl TryFrom<wire::Welcome> for Welcome {
     fn try_from(welcome: wire::Welcome) -> Result<Self, WireError> {
         at_most(&welcome.streams, STREAMS_MAX, "Welcome.streams")?;
         let streams = welcome.streams.iter().map(|text| stream(text, "Welcome.streams"));
+        // A hub of a later version may take more.
+        let verbs = welcome.verbs.iter().filter_map(|verb| (*verb).try_into().ok());
+        let verbs = verbs.filter_map(verb_from_wire).collect();
         Ok(Self {
             protocol: welcome.protocol,
             log_id: required(welcome.log_id, "Welcome.log_id")?.try_into()?,
             streams: streams.collect::<Result<_, _>>()?,
             known: welcome.known.map(TryInto::try_into).transpose()?,
+            verbs,
         })
     }
 }
@@ -270,44 +278,6 @@ impl TryFrom<wire::HubHeartbeat> for HubHeartbeat {
         at_most(&heartbeat.tails, STREAMS_MAX, "HubHeartbeat.tails")?;
         let tails = heartbeat.tails.into_iter().map(TryInto::try_into);
         Ok(Self { tails: tails.collect::<Result<_, _>>()? })
-    }
-}
-
-impl From<Response> for wire::Response {
-    fn from(response: Response) -> Self {
-        use wire::request_error::Code;
-        let outcome = match response.outcome {
-            Ok(object) => Outcome::Object(object),
-            Err(error) => {
-                let (code, message) = match error {
-                    RequestError::NotFound => (Code::NotFound, String::new()),
-                    RequestError::Forbidden => (Code::Forbidden, String::new()),
-                    RequestError::Unavailable(message) => (Code::Unavailable, message),
-                };
-                Outcome::Error(wire::RequestError { code: code.into(), message })
-            }
-        };
-        Self { id: response.id, outcome: Some(outcome) }
-    }
-}
-
-impl TryFrom<wire::Response> for Response {
-    type Error = WireError;
-
-    fn try_from(response: wire::Response) -> Result<Self, WireError> {
-        use wire::request_error::Code;
-        let outcome = match required(response.outcome, "Response.outcome")? {
-            Outcome::Object(object) => Ok(object),
-            Outcome::Error(error) => Err(match error.code() {
-                Code::NotFound => RequestError::NotFound,
-                Code::Forbidden => RequestError::Forbidden,
-                Code::Unavailable => RequestError::Unavailable(error.message),
-                Code::Unspecified => {
-                    return Err(WireFault::Unknown { value: error.code }.of("RequestError.code"));
-                }
-            }),
-        };
-        Ok(Self { id: response.id, outcome })
     }
 }
 

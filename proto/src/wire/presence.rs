@@ -26,7 +26,7 @@ impl From<PresenceUpdate> for wire::HubMessage {
 impl TryFrom<wire::HubMessage> for PresenceUpdate {
     type Error = WireError;
 
-    /// A hello is none: it comes once, before the updates.
+    /// A hello is none: it comes once, before the updates. Nor is an ask.
     fn try_from(message: wire::HubMessage) -> Result<Self, WireError> {
         match message.message {
             Some(Message::Connected(connected)) => Ok(Self::Connected(connected.try_into()?)),
@@ -37,7 +37,9 @@ impl TryFrom<wire::HubMessage> for PresenceUpdate {
             }
             Some(Message::Complete(wire::PresenceComplete {})) => Ok(Self::Complete),
             Some(Message::Beat(wire::PresenceBeat {})) => Ok(Self::Beat),
-            Some(Message::Hello(_)) | None => Err(WireFault::Missing.of("HubMessage.message")),
+            Some(Message::Hello(_) | Message::Ask(_)) | None => {
+                Err(WireFault::Missing.of("HubMessage.message"))
+            }
         }
     }
 }

@@ -1,24 +1,27 @@
 //! Every message survives the wire, and no bytes from the wire cause a panic.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use headwater_event::report::SnapshotClosed;
 use headwater_event::{
     Applied, Boot, Change, Checkpoint, EntryDigest, EntryKey, EventHeader, Identity, Incarnation,
-    LogId, RemovalRuns, Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
-    StreamId, WriterEpoch,
+    LogId, NodeRequest, RemovalRuns, Removed, Report, ReportBody, ReportId, ResourceKey, Seq,
+    StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
     ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
+    Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
 use uuid::Uuid;
 
-use super::{HubFrame, WireError, WireFault};
-use crate::{log, replication as wire};
+use super::{Ask, HubFrame, WireError, WireFault, answer_from_wire};
+use crate::{cloud, log, replication as wire};
 
 fn stream() -> impl Strategy<Value = StreamId> {
     prop_oneof![
@@ -189,9 +192,12 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
                 })
             }
         ),
-        (any::<u64>(), any::<u64>(), resource_key()).prop_map(|(id, timeout_ms, key)| {
-            EdgeMessage::Request(Request { id, timeout_ms, key })
-        }),
+        (any::<u64>(), any::<u64>(), prop::option::of(verb()), resource_key(), bytes()).prop_map(
+            |(id, timeout_ms, verb, key, body)| {
+                EdgeMessage::Request(Request { id, timeout_ms, verb, key, body })
+            }
+        ),
+        Just(EdgeMessage::Unknown),
         (stream(), any::<u64>(), vec(any::<[u8; 6]>(), 0..5)).prop_map(
             |(stream, nonce, digests)| {
                 let digests = digests.into_iter().map(EntryDigest::from_bytes).collect();
@@ -201,13 +207,24 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
     ]
 }
 
-fn hub_message() -> impl Strategy<Value = HubMessage> {
+fn verb() -> impl Strategy<Value = RequestVerb> {
+    prop::sample::select(RequestVerb::ALL.to_vec())
+}
+
+fn response() -> impl Strategy<Value = Response> {
     let error = prop_oneof![
         Just(RequestError::NotFound),
-        Just(RequestError::Forbidden),
+        ".{1,8}".prop_map(RequestError::Forbidden),
         ".{0,8}".prop_map(RequestError::Unavailable),
+        ".{0,8}".prop_map(RequestError::Conflict),
+        ".{0,8}".prop_map(RequestError::Invalid),
+        ".{0,8}".prop_map(RequestError::TooMany),
     ];
-    let outcome = prop_oneof![bytes().prop_map(Ok), error.prop_map(Err)];
+    let outcome = prop_oneof![bytes().prop_map(|body| Ok(body.into())), error.prop_map(Err)];
+    (any::<u64>(), outcome).prop_map(|(id, outcome)| Response { id, outcome })
+}
+
+fn hub_message() -> impl Strategy<Value = HubMessage> {
     let code = prop::sample::select(vec![
         RefusalCode::Clone,
         RefusalCode::StaleIdentity,
@@ -218,12 +235,18 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         RefusalCode::Unavailable,
     ]);
     prop_oneof![
-        (any::<u32>(), checkpoint(), vec(stream(), 0..3), prop::option::of(identity())).prop_map(
-            |(protocol, checkpoint, streams, known)| {
+        (
+            any::<u32>(),
+            checkpoint(),
+            vec(stream(), 0..3),
+            prop::option::of(identity()),
+            vec(verb(), 0..3)
+        )
+            .prop_map(|(protocol, checkpoint, streams, known, verbs)| {
                 let log_id = checkpoint.log_id;
-                HubMessage::Welcome(Welcome { protocol, log_id, streams, known })
-            }
-        ),
+                HubMessage::Welcome(Welcome { protocol, log_id, streams, known, verbs })
+            }),
+        Just(HubMessage::Unknown),
         push().prop_map(HubMessage::Push),
         (stream(), any::<u64>())
             .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),
@@ -232,8 +255,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             HubMessage::ReportsAcked(ReportsAcked { through, refused: refused.collect() })
         }),
         vec(position(), 0..3).prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
-        (any::<u64>(), outcome)
-            .prop_map(|(id, outcome)| HubMessage::Response(Response { id, outcome })),
+        response().prop_map(HubMessage::Response),
         (stream(), ".{0,8}")
             .prop_map(|(stream, reason)| HubMessage::ParkNotice(ParkNotice { stream, reason })),
         ".{0,8}".prop_map(|reason| HubMessage::Goodbye(Goodbye { reason })),
@@ -254,6 +276,30 @@ proptest! {
         let sent = wire::HubMessage::from(message.clone()).encode_to_vec();
         let received = wire::HubMessage::decode(Bytes::from(sent)).expect("own encoding");
         prop_assert_eq!(HubMessage::try_from(received), Ok(message));
+    }
+
+    #[test]
+    fn an_ask_and_its_answer_survive_the_wire(
+        id in any::<u64>(),
+        node in "[a-z]{1,9}",
+        timeout_ms in any::<u64>(),
+        verb in verb(),
+        key in resource_key(),
+        body in bytes(),
+        answer in response(),
+    ) {
+        let (node, timeout) = (node.parse().expect("a name"), Duration::from_millis(timeout_ms));
+        let ask = Ask { id, request: NodeRequest { node, timeout, verb, key, body } };
+        let sent = cloud::HubMessage::from(ask.clone()).encode_to_vec();
+        let received = cloud::HubMessage::decode(Bytes::from(sent)).expect("own encoding");
+        let Some(cloud::hub_message::Message::Ask(received)) = received.message else { panic!() };
+        prop_assert_eq!(Ask::try_from(received), Ok(ask));
+        let sent = cloud::ControllerMessage::from(answer.clone()).encode_to_vec();
+        let received = cloud::ControllerMessage::decode(Bytes::from(sent)).expect("own encoding");
+        let Some(cloud::controller_message::Message::Answer(received)) = received.message else {
+            panic!()
+        };
+        prop_assert_eq!(answer_from_wire(received), Ok(answer));
     }
 
     #[test]
@@ -316,9 +362,12 @@ proptest! {
 
 #[test]
 fn a_wrong_field_is_named() {
-    let missing = EdgeMessage::try_from(wire::EdgeMessage { message: None });
-    let fault = WireFault::Missing;
-    assert_eq!(missing, Err(WireError { field: "EdgeMessage.message", fault }));
+    // Field 99 is of a later version.
+    let unknown = [0x9a, 0x06, 0x01, 0x00].as_slice();
+    let of_edge = wire::EdgeMessage::decode(unknown).expect("well-formed");
+    assert_eq!(EdgeMessage::try_from(of_edge), Ok(EdgeMessage::Unknown));
+    let of_hub = wire::HubMessage::decode(unknown).expect("well-formed");
+    assert_eq!(HubMessage::try_from(of_hub), Ok(HubMessage::Unknown));
 
     let uuid = Bytes::from_static(&[1, 2, 3]);
     let short = LogId::try_from(wire::LogId { number: 1, uuid }).expect_err("3 bytes");

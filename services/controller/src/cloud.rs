@@ -1,55 +1,18 @@
 //! The cloud's answers to the requests of nodes.
 //!
-//! A node requests an object that its streams do not contain yet. A hub receives the request and
-//! checks that the node's stream names the object; a [`Cloud`] answers it. The picture is the first
-//! implementation. This crate does not know hubs: the program connects the two.
+//! A hub receives a request, checks it against the node's stream and sends it to the active controller. A
+//! [`CheckedCloud`] checks it again, and a [`Cloud`] answers it: the picture, or a Kubernetes API. This
+//! crate does not know hubs: the program connects the two.
 
-use std::time::Duration;
+mod checked;
+mod rules;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::{AnswerBody, NodeRequest, RequestError, RequestVerb};
 use headwater_object::payload::with_resource_version;
 
+pub use self::checked::CheckedCloud;
 use crate::picture::Picture;
-
-/// A request of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CloudRequest {
-    /// The node.
-    pub node: NodeName,
-    /// How long the node waits for the answer.
-    pub timeout: Duration,
-    /// What the node asks for.
-    pub verb: CloudVerb,
-    /// The object.
-    pub key: ResourceKey,
-    /// What the verb needs; empty for [`CloudVerb::Get`].
-    pub body: Bytes,
-}
-
-/// What a node asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CloudVerb {
-    /// The object's JSON.
-    Get,
-}
-
-/// Why a request has no answer. A node that still needs the object requests it again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CloudError {
-    /// The cloud has no such object.
-    #[error("the cloud has no object {0}")]
-    NotFound(ResourceKey),
-    /// This cloud does not answer the verb.
-    #[error("the cloud does not answer this verb")]
-    Unsupported,
-    /// The cloud cannot be reached just now.
-    #[error("the cloud cannot answer: {0}")]
-    Unavailable(String),
-}
 
 /// Answers the requests of nodes.
 #[async_trait]
@@ -57,20 +20,26 @@ pub trait Cloud: Send + Sync {
     /// Answers one request within its timeout.
     ///
     /// # Errors
-    /// See [`CloudError`]. Nothing was changed; the request is not repeated here.
-    async fn respond(&self, request: CloudRequest) -> Result<Bytes, CloudError>;
+    /// See [`RequestError`]. The request is not repeated here.
+    async fn respond(&self, request: NodeRequest) -> Result<AnswerBody, RequestError>;
 }
 
 #[async_trait]
 impl Cloud for Picture {
-    async fn respond(&self, request: CloudRequest) -> Result<Bytes, CloudError> {
+    async fn respond(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
         match request.verb {
-            CloudVerb::Get => match self.object(&request.key) {
+            RequestVerb::Get => match self.object(&request.key) {
                 Some(object) => {
-                    Ok(with_resource_version(object.payload(), object.resource_version()))
+                    let version = object.resource_version();
+                    Ok(with_resource_version(object.payload(), version).into())
                 }
-                None => Err(CloudError::NotFound(request.key)),
+                None => Err(RequestError::NotFound),
             },
+            verb @ (RequestVerb::Token | RequestVerb::Csr) => {
+                let why =
+                    format!("this controller follows no Kubernetes API, which answers a {verb}");
+                Err(RequestError::Unavailable(why))
+            }
         }
     }
 }

@@ -172,7 +172,7 @@ impl Controller {
         let report_fold = ReportFold {
             log: dependencies.upstream,
             engine: picture.clone(),
-            published,
+            published: published.clone(),
             snapshot_requests,
             consumption,
             changes: changes.clone(),
@@ -223,6 +223,7 @@ impl Controller {
         });
         Ok(ControllerHandle {
             picture,
+            published,
             presence,
             progress: progress_receiver,
             source_states,

@@ -44,7 +44,7 @@ pub mod sink;
 pub mod source;
 mod spans;
 
-pub use cloud::{Cloud, CloudError, CloudRequest, CloudVerb};
+pub use cloud::{CheckedCloud, Cloud};
 pub use controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, Readiness,
 };

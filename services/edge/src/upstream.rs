@@ -15,6 +15,7 @@
 //! | `meta_sync` | derives the pod status snapshot and reports the difference |
 //! | `pod_view`, `pod_statuses` | the node's pods; their statuses, and those that were reported |
 //! | [`outbox`], [`identity`] | the rows: reports without acknowledgement; boot and report ids |
+//! | `tokens` | the tokens of ServiceAccounts |
 //! | `report_cause` | the trace of a report |
 //! | [`contents`] | reads an outbox database on which no edge runs |
 //!
@@ -29,12 +30,14 @@ pub(crate) mod pod_statuses;
 mod pod_view;
 mod report_cause;
 mod report_writer;
+pub(crate) mod tokens;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{Identity, Report, ReportBody, ReportId, ResourceKey};
+use headwater_event::{AnswerBody, Identity, Report, ReportBody, ReportId, ResourceKey};
+use headwater_object::TokenClaim;
 use headwater_session::message::RefusedReport;
 use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, oneshot};
@@ -43,6 +46,7 @@ use self::identity::OlderIncarnation;
 use self::outbox::OutboxSettings;
 pub(crate) use self::owner::EdgeUpstream;
 use self::pod_statuses::PodStatus;
+use self::tokens::TokenStanding;
 use crate::dependencies::{Chance, Clock};
 use crate::meta::object::Object;
 use crate::meta::operation::OperationError;
@@ -108,6 +112,16 @@ pub(crate) enum UpstreamCommand {
     Statuses { of: StatusesOf, reply: oneshot::Sender<Vec<Object>> },
     /// Derive the snapshot now. The reply: whether there was a difference to report.
     MetaSync { reply: oneshot::Sender<Result<bool, OperationError>> },
+    /// Look up the token of a claim.
+    FindToken { claim: TokenClaim, reply: oneshot::Sender<TokenStanding> },
+    /// Keep the token that the cloud issued for a claim. The reply: whether the answer has one.
+    KeepToken {
+        claim: TokenClaim,
+        answer: AnswerBody,
+        reply: oneshot::Sender<Result<bool, OperationError>>,
+    },
+    /// Remove the token of a claim: the cloud refused a new one.
+    RevokeToken(TokenClaim),
     /// The monotonic clock, in milliseconds.
     Tick(u64),
     /// Read reports behind `after`, at most `count`.

@@ -18,3 +18,5 @@ mod life;
 mod operations;
 #[path = "edge/power.rs"]
 mod power;
+#[path = "edge/tokens.rs"]
+mod tokens;

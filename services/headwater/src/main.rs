@@ -15,6 +15,7 @@ mod open_files;
 mod part;
 mod processor;
 mod protection;
+mod requests;
 mod settings;
 mod stop_pods;
 mod stores;

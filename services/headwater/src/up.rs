@@ -12,7 +12,6 @@
 mod cloud;
 mod health;
 mod log;
-mod requests;
 mod terminal;
 
 use std::collections::BTreeMap;

@@ -43,6 +43,4 @@ pub use hub::{Hub, HubConfig, HubDependencies, HubError, HubHandle, HubView, Lag
 pub use limits::HubLimits;
 pub use metrics::HubMetrics;
 pub use presence::PresenceFeed;
-pub use requests::{
-    NoRequestHandler, NodeRequest, NodeRequestError, RequestHandler, TooManyOf, Verb,
-};
+pub use requests::{NoRequestHandler, RequestHandler};

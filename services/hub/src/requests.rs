@@ -6,23 +6,24 @@
 //!  interest         deadline               hub's own fold          the controller's `Cloud`
 //! ```
 //!
-//! A node may ask for an object that is in its private stream or that one of its pods names; the
-//! pure session checks this before it hands a request on. Nothing is queued and nothing is retried:
+//! A node may ask for an object that is in its private stream or that one of its pods names, for a token
+//! of one of its pods, and for a certificate of its own name. The pure session checks the key of a
+//! request before it hands the request on, `fold_handler` the body. Nothing is queued and nothing is retried:
 //! a request beyond the bounds fails at once, and the edge asks again.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `request` | a request, its verbs, its errors |
 //! | `handler` | the seam to the composition |
-//! | `fold_handler` | responses from the hub's own fold |
+//! | `fold_handler` | the check of bodies, and responses from the hub's own fold |
 //! | `dispatcher` | the bounds in flight and the deadline |
+//! | `too_many` | whose requests are beyond a bound |
 
 mod dispatcher;
 mod fold_handler;
 mod handler;
-mod request;
+mod too_many;
 
 pub(crate) use dispatcher::RequestDispatcher;
 pub(crate) use fold_handler::FoldRequestHandler;
 pub use handler::{NoRequestHandler, RequestHandler};
-pub use request::{NodeRequest, NodeRequestError, TooManyOf, Verb};
+pub(crate) use too_many::TooManyOf;

@@ -29,6 +29,7 @@
 //! |---|---|
 //! | `access` | the way to the API: kubeconfig, service account, client |
 //! | `act_as` | as whom the controller writes about a node |
+//! | `cloud` | the answers of the API to requests of nodes |
 //! | `kind` | the kinds that are watched, and what of them goes where |
 //! | `raw_object` | an object as the API sends it |
 //! | `request` | the requests: pages of a list, watches, single objects |
@@ -50,6 +51,7 @@
 
 mod access;
 mod act_as;
+mod cloud;
 mod cluster_objects;
 mod cluster_view;
 mod digest;
@@ -72,6 +74,7 @@ mod whole_seconds;
 
 pub use self::access::{Access, AccessError, Connection};
 pub use self::act_as::ActAs;
+pub use self::cloud::KubernetesCloud;
 pub use self::offline::OfflinePolicy;
 pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
 pub use self::sink::{KubernetesSink, SinkDependencies, SinkMetrics};

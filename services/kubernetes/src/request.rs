@@ -2,7 +2,7 @@
 
 use headwater_event::ResourceKey;
 use headwater_object::object_type::group;
-use kube::api::{GetParams, ListParams, WatchParams};
+use kube::api::{GetParams, ListParams, PostParams, WatchParams};
 use serde::Deserialize;
 
 use crate::kind::Kind;
@@ -122,6 +122,32 @@ pub(crate) fn object(
     HttpRequest::new(path(kind, key.namespace())).get(key.name(), &GetParams::default())
 }
 
+/// Where certificates are requested.
+const SIGNING_REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// A token of a ServiceAccount; `body` is a `TokenRequest`.
+pub(crate) fn tokens(
+    account: &ResourceKey,
+    body: Vec<u8>,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    let accounts = HttpRequest::new(path(Kind::ServiceAccount, account.namespace()));
+    accounts.create_subresource("token", account.name(), &PostParams::default(), body)
+}
+
+/// A new request for a certificate; `body` is a `CertificateSigningRequest`.
+pub(crate) fn signing_requests(
+    body: Vec<u8>,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    HttpRequest::new(SIGNING_REQUESTS).create(&PostParams::default(), body)
+}
+
+/// A request for a certificate, as the API has it now.
+pub(crate) fn signing_request(
+    key: &ResourceKey,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    HttpRequest::new(SIGNING_REQUESTS).get(key.name(), &GetParams::default())
+}
+
 /// The path of a kind, in all namespaces or one.
 fn path(kind: Kind, namespace: Option<&str>) -> String {
     let object_type = kind.object_type();
@@ -142,6 +168,9 @@ mod tests {
         assert_eq!(path(Kind::EndpointSlice, None), "/apis/discovery.k8s.io/v1/endpointslices");
         let request = object(Kind::ConfigMap, &key).expect("a request");
         assert_eq!(request.uri().path(), "/api/v1/namespaces/shop/configmaps/c");
+        let account: ResourceKey = "shop/serviceaccount/robot".parse().expect("a key");
+        let request = tokens(&account, Vec::new()).expect("a request");
+        assert_eq!(request.uri().path(), "/api/v1/namespaces/shop/serviceaccounts/robot/token");
     }
 
     #[test]

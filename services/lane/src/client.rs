@@ -1,34 +1,40 @@
-//! The hub's end: holds a stream to the present writer of the log, and sends presence on it.
+//! The hub's end: holds a stream to the present writer of the log, and sends presence and asks on it.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
-use futures::stream::BoxStream;
-use headwater_event::PresenceUpdate;
+use futures::stream::{BoxStream, PollNext, select_with_strategy};
+use headwater_event::{PresenceUpdate, RequestVerb};
 use headwater_identity::{Connector, Distrust, PeerTrust};
 use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
 use headwater_proto::cloud::hub_message::Message as HubEvent;
 use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage};
+use headwater_proto::wire::{WireError, answer_from_wire, verbs_from_wire};
 use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use crate::asks::{AskIntake, PendingAsk, PendingAsks};
 use crate::dial::{DialError, dial};
 use crate::metrics::LaneMetrics;
 use crate::{MESSAGE_BYTES_MAX, PROTOCOL};
 
 /// The first and the longest wait before a hub connects again; the wait doubles in between, with
-/// jitter, because all hubs lose a controller at the same time.
+/// jitter, because all hubs lose a controller at the same time. A controller that starts again at its
+/// address has its hubs back within 3 s.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Messages that wait for the transport: one more than what the controller has not read.
+/// Messages of presence that wait for the transport: one more than what the controller has not read.
 const OUTGOING_MAX: usize = 4;
+
+/// Asks that wait for the transport. Presence passes them.
+const OUTGOING_ASKS_MAX: usize = 1;
 
 /// How long the controller may take to send its welcome, or to take a message. After it, the stream
 /// fails and the hub connects again.
@@ -47,6 +53,8 @@ pub struct LaneClient {
     pub controller: watch::Receiver<Option<String>>,
     /// The presence of the hub's nodes.
     pub presence: PresenceSource,
+    /// What its nodes ask.
+    pub asks: AskIntake,
     /// What it counts.
     pub metrics: LaneMetrics,
 }
@@ -70,6 +78,8 @@ enum LaneError {
     Distrusted(#[from] Distrust),
     #[error("the hub stops")]
     Stopped,
+    #[error("its answer is malformed")]
+    Answer(#[from] WireError),
 }
 
 impl From<Status> for LaneError {
@@ -92,13 +102,16 @@ impl LaneClient {
             let mut moved = self.controller.clone();
             let held = async {
                 let Some(address) = &address else {
+                    self.asks.close("the active controller does not listen for hubs".to_owned());
                     return std::future::pending().await;
                 };
+                self.asks.close(format!("the hub connects to the controller at {address}"));
                 let mut was_up = false;
                 let Err(error) = self.hold(address, &mut was_up).await;
                 self.metrics.up(false);
                 self.metrics.failed();
                 let error = error_chain(&error);
+                self.asks.close(format!("no lane to the controller at {address}: {error}"));
                 tracing::warn!(controller = %address, %error, "no lane to the controller; trying again");
                 was_up
             };
@@ -132,27 +145,61 @@ impl LaneClient {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (outgoing, messages) = mpsc::channel(OUTGOING_MAX);
+        let (outgoing_asks, asks) = mpsc::channel(OUTGOING_ASKS_MAX);
         let hello = HubHello { protocol: PROTOCOL, hub: self.hub.clone() };
         send(&outgoing, HubMessage { message: Some(HubEvent::Hello(hello)) }).await?;
-        let opened = timeout(RESPONSE_WITHIN, client.attach(ReceiverStream::new(messages)));
+        let presence_first = |_: &mut ()| PollNext::Left;
+        let (messages, asks) = (ReceiverStream::new(messages), ReceiverStream::new(asks));
+        let messages = select_with_strategy(messages, asks, presence_first);
+        let opened = timeout(RESPONSE_WITHIN, client.attach(messages));
         let mut incoming = opened.await.map_err(|_| LaneError::Silent)??.into_inner();
-        welcomed(&mut incoming).await?;
+        let verbs = welcomed(&mut incoming).await?;
         *is_up = true;
         self.metrics.up(true);
         tracing::info!(controller = %address, "the lane to the controller is up");
-        let mut updates = (self.presence)();
-        loop {
-            tokio::select! {
-                update = updates.next() => {
-                    let update = update.ok_or(LaneError::Stopped)?;
-                    send(&outgoing, update.into()).await?;
-                }
-                distrust = lost(trust.as_mut()) => return Err(distrust.into()),
-                // Later versions may send more; this one has asked for nothing.
-                message = incoming.message() => {
-                    message?.ok_or(LaneError::Closed)?;
-                }
-            }
+        let pending = PendingAsks::default();
+        // The four run side by side: an ask that the transport does not take holds up no presence.
+        tokio::select! {
+            Err(error) = send_presence((self.presence)(), &outgoing) => Err(error),
+            Err(error) = send_asks(self.asks.open(verbs), &pending, &outgoing_asks) => Err(error),
+            Err(error) = receive_answers(&mut incoming, &pending) => Err(error),
+            distrust = lost(trust.as_mut()) => Err(distrust.into()),
+        }
+    }
+}
+
+async fn send_presence(
+    mut updates: BoxStream<'static, PresenceUpdate>,
+    outgoing: &mpsc::Sender<HubMessage>,
+) -> Result<Infallible, LaneError> {
+    loop {
+        let update = updates.next().await.ok_or(LaneError::Stopped)?;
+        send(outgoing, update.into()).await?;
+    }
+}
+
+async fn send_asks(
+    mut asks: mpsc::Receiver<PendingAsk>,
+    pending: &PendingAsks,
+    outgoing: &mpsc::Sender<HubMessage>,
+) -> Result<Infallible, LaneError> {
+    loop {
+        let ask = asks.recv().await.ok_or(LaneError::Stopped)?;
+        if let Some(ask) = pending.begin(ask) {
+            send(outgoing, ask.into()).await?;
+        }
+    }
+}
+
+async fn receive_answers(
+    incoming: &mut Streaming<ControllerMessage>,
+    pending: &PendingAsks,
+) -> Result<Infallible, LaneError> {
+    loop {
+        let message = incoming.message().await?.ok_or(LaneError::Closed)?;
+        // A later version may send more; this one has not asked for it.
+        if let Some(ControllerEvent::Answer(answer)) = message.message {
+            pending.complete(answer_from_wire(answer)?);
         }
     }
 }
@@ -165,15 +212,20 @@ async fn lost(trust: Option<&mut PeerTrust>) -> Distrust {
     }
 }
 
-async fn welcomed(incoming: &mut Streaming<ControllerMessage>) -> Result<(), LaneError> {
+/// The verbs in the controller's welcome.
+async fn welcomed(
+    incoming: &mut Streaming<ControllerMessage>,
+) -> Result<Vec<RequestVerb>, LaneError> {
     let first = timeout(RESPONSE_WITHIN, incoming.message()).await;
     let first = first.map_err(|_| LaneError::Silent)??.ok_or(LaneError::Closed)?;
     match first.message {
-        Some(ControllerEvent::Welcome(welcome)) if welcome.protocol == PROTOCOL => Ok(()),
+        Some(ControllerEvent::Welcome(welcome)) if welcome.protocol == PROTOCOL => {
+            Ok(verbs_from_wire(&welcome.verbs))
+        }
         Some(ControllerEvent::Welcome(welcome)) => {
             Err(LaneError::Protocol { found: welcome.protocol })
         }
-        None => Err(LaneError::NoWelcome),
+        Some(ControllerEvent::Answer(_)) | None => Err(LaneError::NoWelcome),
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use headwater_event::PresenceUpdate;
 use headwater_event::presence::PRESENCE_SILENCE_MAX;
+use headwater_event::{PresenceUpdate, RequestVerb};
 use headwater_identity::{Acceptor, PeerTrust, REFRESH_INTERVAL};
 use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
 use headwater_proto::cloud::hub_message::Message as HubEvent;
 use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage, Welcome};
+use headwater_proto::wire::{Ask, WireError, verbs_to_wire};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::answers::{AskHandler, HubAsks};
 use crate::socket::{self, Peer};
 use crate::{MESSAGE_BYTES_MAX, PROTOCOL, UpdateHandler};
 
@@ -34,7 +36,8 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of a hub's name: as long as a host's name.
 const HUB_NAME_BYTES_MAX: usize = 253;
 
-/// Messages that wait for the transport: the welcome, and none after it.
+/// Messages that wait for the transport: the welcome, then an answer. Further answers wait in their
+/// tasks.
 const OUTGOING_MAX: usize = 1;
 
 /// Streams on one connection; a hub opens one.
@@ -55,19 +58,22 @@ pub struct LaneServer {
     pub listener: TcpListener,
     /// The controller's certificate; `None`: without TLS, on loopback.
     pub tls: Option<Acceptor>,
-    /// Receives what hubs send.
+    /// Receives the presence that hubs send.
     pub presence: Arc<dyn PresenceIntake>,
+    /// Answers what nodes ask.
+    pub asks: Arc<dyn AskHandler>,
 }
 
 struct LaneService {
     presence: Arc<dyn PresenceIntake>,
+    asks: Arc<dyn AskHandler>,
 }
 
 impl LaneServer {
     /// Serves hubs until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, tls, presence } = self;
-        let service = ControllerLaneServer::new(LaneService { presence })
+        let Self { listener, tls, presence, asks } = self;
+        let service = ControllerLaneServer::new(LaneService { presence, asks })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let served = Server::builder()
@@ -112,13 +118,17 @@ impl ControllerLane for LaneService {
         let hello = timeout(HELLO_WITHIN, hello(&mut messages)).await;
         let hub = hello.map_err(|_| Status::deadline_exceeded("the hello comes too late"))??;
         let (outgoing, sent) = mpsc::channel(OUTGOING_MAX);
-        let welcome = ControllerEvent::Welcome(Welcome { protocol: PROTOCOL });
+        let welcome = ControllerEvent::Welcome(Welcome {
+            protocol: PROTOCOL,
+            verbs: verbs_to_wire(&RequestVerb::ALL),
+        });
         let _ = outgoing.send(Ok(ControllerMessage { message: Some(welcome) })).await;
         tracing::info!(%hub, "a hub sends the presence of its nodes");
         let receiver = self.presence.connect(&hub);
+        let asks = HubAsks::new(self.asks.clone(), outgoing.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = receive(messages, receiver, trust) => ended,
+                ended = receive(messages, receiver, asks, trust) => ended,
                 () = outgoing.closed() => Status::cancelled("the hub has disconnected"),
             };
             tracing::info!(%hub, reason = ended.message(), "the presence of a hub's nodes ends");
@@ -146,11 +156,12 @@ async fn hello(messages: &mut Streaming<HubMessage>) -> Result<String, Status> {
     Ok(hub)
 }
 
-/// Receives updates until the stream ends, is silent for too long, or its hub is not trusted any
+/// Receives updates and asks until the stream ends, is silent for too long, or its hub is not trusted any
 /// more; returns why it ended. A hub sends a beat every few seconds.
 async fn receive(
     mut messages: Streaming<HubMessage>,
     mut receiver: UpdateHandler,
+    mut asks: HubAsks,
     mut trust: Option<PeerTrust>,
 ) -> Status {
     loop {
@@ -167,9 +178,23 @@ async fn receive(
             Ok(Err(status)) => return status,
             Err(_) => return Status::deadline_exceeded("the hub is silent"),
         };
-        match PresenceUpdate::try_from(message) {
-            Ok(update) => receiver(update),
-            Err(error) => return Status::invalid_argument(error.to_string()),
+        if let Err(error) = take(message, &mut receiver, &mut asks) {
+            return Status::invalid_argument(error.to_string());
         }
     }
+}
+
+/// Takes one message of a hub.
+fn take(
+    message: HubMessage,
+    receiver: &mut UpdateHandler,
+    asks: &mut HubAsks,
+) -> Result<(), WireError> {
+    match message.message {
+        Some(HubEvent::Ask(ask)) => asks.begin(Ask::try_from(ask)?),
+        // A later version may send more; this one has not announced that it takes it.
+        None => {}
+        update => receiver(PresenceUpdate::try_from(HubMessage { message: update })?),
+    }
+    Ok(())
 }

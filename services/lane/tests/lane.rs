@@ -5,18 +5,31 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{fs, future};
 
+use bytes::Bytes;
 use futures::StreamExt;
-use headwater_event::{ConnectedNode, NodeState, PresenceUpdate};
+use futures::stream::BoxStream;
+use headwater_event::{
+    AnswerBody, ConnectedNode, NodeRequest, NodeState, PresenceUpdate, RequestError, RequestVerb,
+};
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
-use headwater_lane::{LaneClient, LaneMetrics, LaneServer, PresenceIntake, UpdateHandler};
+use headwater_lane::{
+    AskHandler, HUB_ASKS_MAX, LaneAsker, LaneClient, LaneMetrics, LaneServer, NODE_ASKS_MAX,
+    PresenceIntake, UpdateHandler,
+};
+use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
+use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
+use headwater_proto::cloud::controller_message::Message as ControllerEvent;
+use headwater_proto::cloud::hub_message::Message as HubEvent;
+use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage, Welcome};
 use prometheus::Registry;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Status, Streaming};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -38,10 +51,41 @@ struct RecordedStream {
 
 struct Intake(Arc<Recorder>);
 
+/// Answers each ask with the name of its node: of node `slow` once it is released, of node `dead` never.
+struct Answers {
+    released: Semaphore,
+    /// A permit for each ask that is never answered.
+    dead: Semaphore,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { released: Semaphore::new(0), dead: Semaphore::new(0) }
+    }
+}
+
+#[tonic::async_trait]
+impl AskHandler for Answers {
+    async fn respond(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
+        match request.node.as_str() {
+            "slow" => self.released.acquire().await.expect("never closed").forget(),
+            "dead" => {
+                self.dead.add_permits(1);
+                future::pending().await
+            }
+            _ => {}
+        }
+        let mut answer = request.node.as_str().as_bytes().to_vec();
+        answer.extend(&request.body);
+        Ok(Bytes::from(answer).into())
+    }
+}
+
 /// A controller's end.
 struct Controller {
     address: SocketAddr,
     recorder: Arc<Recorder>,
+    answers: Arc<Answers>,
     _stop: DropGuard,
 }
 
@@ -87,9 +131,10 @@ impl Controller {
         let address = listener.local_addr().expect("bound");
         let recorder = Arc::<Recorder>::default();
         let presence = Arc::new(Intake(recorder.clone()));
-        let stop = CancellationToken::new();
-        tokio::spawn(LaneServer { listener, tls, presence }.run(stop.clone()));
-        Self { address, recorder, _stop: stop.drop_guard() }
+        let answers = Arc::<Answers>::default();
+        let (stop, asks) = (CancellationToken::new(), answers.clone());
+        tokio::spawn(LaneServer { listener, tls, presence, asks }.run(stop.clone()));
+        Self { address, recorder, answers, _stop: stop.drop_guard() }
     }
 
     /// The address as a claim has it.
@@ -143,6 +188,16 @@ fn hub(
     controller: watch::Receiver<Option<String>>,
     tls: Option<Connector>,
 ) -> (JoinHandle<()>, Registry) {
+    let (task, registry, _) = asking_hub(controller, tls);
+    (task, registry)
+}
+
+/// The same, with what asks for its nodes.
+fn asking_hub(
+    controller: watch::Receiver<Option<String>>,
+    tls: Option<Connector>,
+) -> (JoinHandle<()>, Registry, LaneAsker) {
+    let (asker, asks) = LaneAsker::new();
     let registry = Registry::new();
     let client = LaneClient {
         hub: "hub-1".to_owned(),
@@ -151,9 +206,10 @@ fn hub(
         presence: Box::new(|| {
             futures::stream::iter(updates()).chain(futures::stream::once(future::pending())).boxed()
         }),
+        asks,
         metrics: LaneMetrics::new(&registry).expect("registered"),
     };
-    (tokio::spawn(client.run()), registry)
+    (tokio::spawn(client.run()), registry, asker)
 }
 
 fn metric(registry: &Registry, name: &str) -> f64 {
@@ -212,7 +268,8 @@ async fn a_hub_connects_again_after_a_failure() {
     let presence = Arc::new(Intake(recorder.clone()));
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    tokio::spawn(LaneServer { listener, tls: None, presence }.run(stop));
+    let asks = Arc::<Answers>::default();
+    tokio::spawn(LaneServer { listener, tls: None, presence, asks }.run(stop));
     recorder.until("the updates once more", is_whole).await;
 }
 
@@ -271,4 +328,212 @@ async fn a_stream_ends_with_the_trust_in_the_controller_and_begins_again_with_it
             .is_some_and(|end| is_whole(&events[end + 1..]))
     };
     controller.recorder.until("the updates once more", is_back).await;
+}
+
+fn request(node: &str, timeout: Duration) -> NodeRequest {
+    NodeRequest {
+        node: node.parse().expect("a name"),
+        timeout,
+        verb: RequestVerb::Get,
+        key: "d/configmap/app".parse().expect("a key"),
+        body: Bytes::new(),
+    }
+}
+
+/// Asks until the controller answers: the lane may not be up yet.
+async fn answered(asker: &LaneAsker, node: &str) {
+    let asking = async {
+        loop {
+            match asker.ask(request(node, SOON)).await {
+                Ok(answer) => break assert_eq!(&*answer, node.as_bytes()),
+                Err(RequestError::Unavailable(_)) => {
+                    tokio::time::sleep(Duration::from_millis(5)).await
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    timeout(SOON, asking).await.expect("an answer");
+}
+
+/// The words of an ask that cannot be answered now.
+async fn unavailable(asker: &LaneAsker, node: &str, within: Duration) -> String {
+    match timeout(SOON, asker.ask(request(node, within))).await.expect("in words") {
+        Err(RequestError::Unavailable(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn asks_move_with_the_claim_and_have_an_answer_in_words_without_a_controller() {
+    let (first, second) = (Controller::start(None).await, Controller::start(None).await);
+    let (claim, controller) = watch::channel(None);
+    let (_task, _, asker) = asking_hub(controller, None);
+    let reason = unavailable(&asker, "a", SOON).await;
+    assert!(reason.contains("controller"), "{reason}");
+    claim.send_replace(first.claimed());
+    answered(&asker, "a").await;
+    // The largest answer, and one that is larger.
+    let largest = vec![b'x'; (2 << 20) - 1];
+    let answer = asker.ask(NodeRequest { body: largest.into(), ..request("a", SOON) }).await;
+    assert_eq!(answer.map(|answer| answer.len()), Ok(2 << 20));
+    let large = NodeRequest { body: vec![b'x'; 2 << 20].into(), ..request("a", SOON) };
+    let answer = asker.ask(large).await;
+    let Err(RequestError::Unavailable(reason)) = &answer else { panic!("{answer:?}") };
+    assert!(reason.contains("2 MiB"), "{reason}");
+
+    // The controller goes away in the middle of an ask.
+    let waiting = tokio::spawn({
+        let asker = asker.clone();
+        async move { unavailable(&asker, "dead", SOON).await }
+    });
+    timeout(SOON, first.answers.dead.acquire()).await.expect("asked").expect("open").forget();
+    claim.send_replace(second.claimed());
+    let reason = waiting.await.expect("no panic");
+    assert!(reason.contains("ended before the answer"), "{reason}");
+    answered(&asker, "a").await;
+
+    // No controller listens there.
+    drop(second);
+    let gone = async {
+        loop {
+            let reason = unavailable(&asker, "a", SOON).await;
+            if reason.starts_with("no lane to the controller at localhost:") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, gone).await.expect("named");
+    claim.send_replace(None);
+    let silent = async {
+        while !unavailable(&asker, "a", SOON).await.contains("does not listen") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, silent).await.expect("named");
+}
+
+#[tokio::test]
+async fn a_slow_answer_ends_in_words_before_the_deadline() {
+    let controller = Controller::start(None).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let (_task, _, asker) = asking_hub(address, None);
+    answered(&asker, "a").await;
+    let reason = unavailable(&asker, "dead", Duration::from_millis(200)).await;
+    assert_eq!(reason, "the controller has no answer after 180 ms");
+}
+
+#[tokio::test]
+async fn a_node_that_asks_without_end_delays_no_other() {
+    let controller = Controller::start(None).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let (_task, _, asker) = asking_hub(address, None);
+    answered(&asker, "a").await;
+    let mut asks = tokio::task::JoinSet::new();
+    for _ in 0..2 * NODE_ASKS_MAX {
+        let asker = asker.clone();
+        asks.spawn(async move { asker.ask(request("slow", SOON)).await });
+    }
+    // Half of them are over the bound of the node, and end at once.
+    for _ in 0..NODE_ASKS_MAX {
+        let outcome = timeout(SOON, asks.join_next()).await.expect("at once").expect("one");
+        let outcome = outcome.expect("no panic");
+        assert!(matches!(outcome, Err(RequestError::TooMany(_))), "{outcome:?}");
+    }
+    let answer = asker.ask(request("a", SOON)).await;
+    assert_eq!(answer.as_deref(), Ok(&b"a"[..]), "another node is not delayed");
+    controller.answers.released.add_permits(NODE_ASKS_MAX);
+    while let Some(outcome) = asks.join_next().await {
+        assert_eq!(outcome.expect("no panic").as_deref(), Ok(&b"slow"[..]));
+    }
+}
+
+#[tokio::test]
+async fn a_hub_has_a_bounded_number_of_asks_in_flight() {
+    let controller = Controller::start(None).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let (_task, _, asker) = asking_hub(address, None);
+    answered(&asker, "a").await;
+    let mut asks = tokio::task::JoinSet::new();
+    let within = Duration::from_secs(2);
+    for n in 0..HUB_ASKS_MAX {
+        let (asker, node) = (asker.clone(), if n % 2 == 0 { "slow" } else { "dead" });
+        asks.spawn(async move { asker.ask(request(node, within)).await });
+    }
+    let mut too_many = 0;
+    while let Some(outcome) = timeout(SOON, asks.join_next()).await.expect("all end") {
+        too_many +=
+            usize::from(matches!(outcome.expect("no panic"), Err(RequestError::TooMany(_))));
+    }
+    // Two nodes: 16 each at a time.
+    assert_eq!(too_many, HUB_ASKS_MAX - 2 * NODE_ASKS_MAX);
+    answered(&asker, "a").await;
+}
+
+/// A controller of an earlier version: it sends its welcome and fails when a hub asks.
+struct EarlierController(Arc<Notify>);
+
+#[tonic::async_trait]
+impl ControllerLane for EarlierController {
+    type AttachStream = BoxStream<'static, Result<ControllerMessage, Status>>;
+
+    async fn attach(
+        &self,
+        request: tonic::Request<Streaming<HubMessage>>,
+    ) -> Result<tonic::Response<Self::AttachStream>, Status> {
+        let mut messages = request.into_inner();
+        let welcome = ControllerEvent::Welcome(Welcome { protocol: 1, verbs: Vec::new() });
+        let welcome = Ok(ControllerMessage { message: Some(welcome) });
+        // A message of a later version, which the hub has not asked for.
+        let unknown = Ok(ControllerMessage { message: None });
+        let complete = self.0.clone();
+        let read = async move {
+            while let Ok(Some(message)) = messages.message().await {
+                match message.message {
+                    Some(HubEvent::Ask(_)) | None => break,
+                    Some(HubEvent::Complete(_)) => complete.notify_one(),
+                    Some(_) => {}
+                }
+            }
+            Err(Status::invalid_argument("HubMessage.message: missing"))
+        };
+        let sent = futures::stream::iter([welcome, unknown]).chain(futures::stream::once(read));
+        Ok(tonic::Response::new(sent.boxed()))
+    }
+}
+
+#[tokio::test]
+async fn a_controller_of_an_earlier_version_gets_presence_and_no_ask() {
+    let complete = Arc::<Notify>::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let service = ControllerLaneServer::new(EarlierController(complete.clone()));
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let (_claim, claimed) = watch::channel(Some(format!("localhost:{}", address.port())));
+    let (_task, registry, asker) = asking_hub(claimed, None);
+    timeout(SOON, complete.notified()).await.expect("the presence");
+    let reason = unavailable(&asker, "a", SOON).await;
+    assert!(reason.contains("is of an earlier version and answers no get"), "{reason}");
+    assert_eq!(metric(&registry, "headwater_hub_lane_up"), 1.0);
+    assert_eq!(metric(&registry, "headwater_hub_lane_failures_total"), 0.0);
+}
+
+#[tokio::test]
+async fn a_message_that_the_controller_does_not_know_ends_no_stream() {
+    let controller = Controller::start(None).await;
+    let at = format!("http://localhost:{}", controller.address.port());
+    let mut client = ControllerLaneClient::connect(at).await.expect("connects");
+    let hello = HubHello { protocol: 1, hub: "hub-1".to_owned() };
+    let [connected, complete] = updates().map(HubMessage::from);
+    let messages =
+        [HubMessage { message: Some(HubEvent::Hello(hello)) }, HubMessage { message: None }]
+            .into_iter()
+            .chain([connected, complete]);
+    let messages = futures::stream::iter(messages.collect::<Vec<_>>());
+    let stream = client.attach(messages.chain(futures::stream::pending())).await.expect("attached");
+    controller.recorder.until("the updates", is_whole).await;
+    drop(stream);
 }

@@ -36,8 +36,8 @@ use requests::{PendingRequests, unavailable};
 use stream_receiver::{ApplyOutcome, PushDecision, StreamReceiver};
 
 use crate::message::{
-    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, HubHeartbeat, HubMessage, Push,
-    StreamProgress, Summary,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, HubHeartbeat, HubMessage, Push, Request,
+    RequestVerb, StreamProgress, Summary,
 };
 use crate::settings::EdgeSettings;
 
@@ -57,6 +57,8 @@ pub struct EdgeSession {
     connections: u64,
     reports: ReportWindow,
     requests: PendingRequests,
+    /// The verbs of the requests that the hub of this connection takes.
+    verbs: Vec<RequestVerb>,
     /// The newest heartbeat that could not be sent yet.
     heartbeat: Option<EdgeHeartbeat>,
     /// Bytes of all pushes of this connection, and those of them that are acknowledged.
@@ -119,6 +121,7 @@ impl EdgeSession {
             connections: 0,
             reports: ReportWindow::default(),
             requests: PendingRequests::default(),
+            verbs: Vec::new(),
             heartbeat: None,
             received_bytes: 0,
             acked_bytes: 0,
@@ -178,11 +181,7 @@ impl EdgeSession {
                 Ok(())
             }
             EdgeInput::Asked(request) => {
-                outputs.push(if self.is_open() {
-                    self.requests.send(request, self.now_ms, self.settings.requests_max)
-                } else {
-                    unavailable(request.id, "the node is not connected to the cloud")
-                });
+                outputs.push(self.asked(request));
                 Ok(())
             }
             EdgeInput::Heartbeat(heartbeat) => {
@@ -294,6 +293,7 @@ impl EdgeSession {
                 outputs.extend(self.requests.answer(response));
                 Ok(())
             }
+            (_, HubMessage::Unknown) => Ok(()),
             (_, HubMessage::ParkNotice(notice)) => {
                 outputs.push(EdgeOutput::Parked(notice));
                 Ok(())
@@ -304,6 +304,19 @@ impl EdgeSession {
                 @ (HubMessage::Welcome(_) | HubMessage::Refusal(_) | HubMessage::Goodbye(_)),
             ) => Err(EdgeCloseReason::Unexpected { message: message.name() }),
         }
+    }
+
+    /// Sends a request, if the hub takes its verb.
+    fn asked(&mut self, request: Request) -> EdgeOutput {
+        if !self.is_open() {
+            return unavailable(request.id, "the node is not connected to the cloud");
+        }
+        let verb = request.verb.unwrap_or(RequestVerb::Get);
+        if !self.verbs.contains(&verb) {
+            let reason = format!("the hub is of an earlier version and takes no {verb} of a node");
+            return unavailable(request.id, &reason);
+        }
+        self.requests.send(request, self.now_ms, self.settings.requests_max)
     }
 
     fn pushed(

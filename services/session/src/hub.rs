@@ -57,8 +57,8 @@ pub use tail::tail_push;
 
 use crate::message::{
     Ack, Divergence, EdgeMessage, Goodbye, HubHeartbeat, HubMessage, Refusal, RefusalCode,
-    ReplicaPosition, Reports, ReportsAcked, Request, RequestError, Response, StreamProgress,
-    Summary,
+    ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb, Response,
+    StreamProgress, Summary,
 };
 use crate::settings::HubSettings;
 use crate::source::{FoldStatus, Readiness, SourceError, StreamSource};
@@ -76,8 +76,8 @@ pub struct HubSession {
     senders: BTreeMap<StreamId, Box<StreamSender>>,
     window: SendWindow,
     pending_reports: PendingReports,
-    /// Ids of the edge's requests without a response.
-    requests: BTreeSet<u64>,
+    /// The edge's requests without a response: their ids, and their verbs as sent.
+    requests: BTreeMap<u64, Option<RequestVerb>>,
     request_interest: RequestInterest,
     /// Snapshots that the edge asked for with a divergence.
     resets: u32,
@@ -120,7 +120,7 @@ impl HubSession {
             senders: BTreeMap::new(),
             window: SendWindow::default(),
             pending_reports: PendingReports::default(),
-            requests: BTreeSet::new(),
+            requests: BTreeMap::new(),
             request_interest: RequestInterest::default(),
             resets: 0,
             now_ms: 0,
@@ -220,8 +220,8 @@ impl HubSession {
                 Ok(())
             }
             HubInput::Answered(response) => {
-                if self.requests.remove(&response.id) {
-                    outputs.push(HubOutput::Send(HubMessage::Response(response)));
+                if let Some(verb) = self.requests.remove(&response.id) {
+                    respond(response, verb, outputs);
                 }
                 Ok(())
             }
@@ -274,6 +274,7 @@ impl HubSession {
                 self.requested(source, request, outputs)
             }
             (Phase::Open { .. }, EdgeMessage::Summary(summary)) => self.summarized(summary),
+            (Phase::Open { .. }, EdgeMessage::Unknown) => Ok(()),
             (_, message) => Err(Violation::Unexpected { message: message.name() }.into()),
         }
     }
@@ -401,18 +402,24 @@ impl HubSession {
         request: Request,
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
-        let error = if self.requests.len() >= self.settings.requests_max {
-            RequestError::Unavailable("too many requests of this node are pending".to_owned())
-        } else if !self.request_interest.includes(source, &self.node, &request.key)? {
-            RequestError::Forbidden
-        } else if self.requests.insert(request.id) {
-            outputs.push(HubOutput::Ask(request));
-            return Ok(());
-        } else {
+        if self.requests.contains_key(&request.id) {
             return Err(Violation::Unexpected { message: "a request id in use" }.into());
+        }
+        let refusal = if self.requests.len() >= self.settings.requests_max {
+            Some(RequestError::TooMany("requests of this node are pending".to_owned()))
+        } else {
+            let is_shared = self.senders.contains_key(&StreamId::Cluster);
+            self.request_interest.refusal(source, &self.node, &request, is_shared)?
         };
-        let response = Response { id: request.id, outcome: Err(error) };
-        outputs.push(HubOutput::Send(HubMessage::Response(response)));
+        match refusal {
+            Some(error) => {
+                respond(Response { id: request.id, outcome: Err(error) }, request.verb, outputs);
+            }
+            None => {
+                self.requests.insert(request.id, request.verb);
+                outputs.push(HubOutput::Ask(request));
+            }
+        }
         Ok(())
     }
 
@@ -460,6 +467,16 @@ impl HubSession {
         outputs.push(HubOutput::Send(HubMessage::Heartbeat(HubHeartbeat { tails })));
         Ok(())
     }
+}
+
+/// Sends a response to a request of this verb. An edge of an earlier version gets errors that it knows.
+fn respond(response: Response, verb: Option<RequestVerb>, outputs: &mut Vec<HubOutput>) {
+    let Response { id, outcome } = response;
+    let outcome = match verb {
+        None => outcome.map_err(RequestError::for_earlier_edge),
+        Some(_) => outcome,
+    };
+    outputs.push(HubOutput::Send(HubMessage::Response(Response { id, outcome })));
 }
 
 fn unavailable(message: &str) -> Refusal {

@@ -4,6 +4,7 @@
 //! form.
 
 use bytes::Bytes;
+pub use headwater_event::{AnswerBody, RequestError, RequestVerb};
 use headwater_event::{
     Change, Checkpoint, EntryDigest, EntryKey, Identity, LogId, RemovalRuns, Report, ReportBody,
     ReportId, ResourceKey, Seq, StateHash, StreamId,
@@ -29,6 +30,8 @@ pub enum EdgeMessage {
     Request(Request),
     /// The response to [`HubMessage::Compare`].
     Summary(Summary),
+    /// A message that this version does not know. It has no effect.
+    Unknown,
 }
 
 /// A message from a hub.
@@ -52,6 +55,8 @@ pub enum HubMessage {
     Refusal(Refusal),
     /// The session ends in order; the edge continues at another hub.
     Goodbye(Goodbye),
+    /// A message that this version does not know. It has no effect.
+    Unknown,
 }
 
 /// The first message of a session: the edge's identity and positions.
@@ -91,6 +96,8 @@ pub struct Welcome {
     pub streams: Vec<StreamId>,
     /// The highest identity of this node in the cloud.
     pub known: Option<Identity>,
+    /// The verbs of the requests that the hub takes; none: a hub of an earlier version.
+    pub verbs: Vec<RequestVerb>,
 }
 
 /// What a push contains.
@@ -265,15 +272,19 @@ pub struct HubHeartbeat {
     pub tails: Vec<ReplicaPosition>,
 }
 
-/// Asks the cloud for an object.
+/// Asks the cloud for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Chosen by the edge, unique in the session.
     pub id: u64,
     /// How long the edge waits, milliseconds from receipt.
     pub timeout_ms: u64,
-    /// The object asked for.
+    /// What the edge asks for. `None`: a get of an edge of an earlier version, which knows three errors.
+    pub verb: Option<RequestVerb>,
+    /// The object that the request is about.
     pub key: ResourceKey,
+    /// The input of the verb; empty for a get.
+    pub body: Bytes,
 }
 
 /// The response to a request.
@@ -281,22 +292,8 @@ pub struct Request {
 pub struct Response {
     /// The request's id.
     pub id: u64,
-    /// The object's JSON, or why there is none.
-    pub outcome: Result<Bytes, RequestError>,
-}
-
-/// Why a response has no object.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// There is no such object.
-    #[error("not found")]
-    NotFound,
-    /// The node has no interest in it.
-    #[error("forbidden: no pod of this node names the object")]
-    Forbidden,
-    /// The cloud did not respond in time.
-    #[error("unavailable: {0}")]
-    Unavailable(String),
+    /// The answer, or why there is none.
+    pub outcome: Result<AnswerBody, RequestError>,
 }
 
 /// Why the hub does not serve a stream for now.
@@ -361,7 +358,15 @@ impl EdgeMessage {
             Self::Heartbeat(_) => "a heartbeat",
             Self::Request(_) => "a request",
             Self::Summary(_) => "a summary",
+            Self::Unknown => "a message of another version",
         }
+    }
+}
+
+impl Request {
+    /// A request for an object.
+    pub fn get(id: u64, timeout_ms: u64, key: ResourceKey) -> Self {
+        Self { id, timeout_ms, verb: Some(RequestVerb::Get), key, body: Bytes::new() }
     }
 }
 
@@ -378,6 +383,7 @@ impl HubMessage {
             Self::ParkNotice(_) => "a park notice",
             Self::Refusal(_) => "a refusal",
             Self::Goodbye(_) => "a goodbye",
+            Self::Unknown => "a message of another version",
         }
     }
 }

@@ -120,7 +120,8 @@ pub trait StreamSource {
     /// When the fold cannot be read.
     fn has_object(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
 
-    /// The objects to which the pods of the node's private stream refer. It reads every pod.
+    /// The objects to which those of the node's private stream refer: its pods, and what these name. It
+    /// reads every pod.
     ///
     /// # Errors
     /// When the fold cannot be read.

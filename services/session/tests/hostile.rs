@@ -10,7 +10,8 @@ use headwater_event::{
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
     ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
+    Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -165,6 +166,8 @@ fn request() -> impl Strategy<Value = Request> {
     (number(), number()).prop_map(|(id, timeout_ms)| Request {
         id,
         timeout_ms,
+        verb: Some(RequestVerb::Get),
+        body: Bytes::new(),
         key: "ns/pod/a".parse().expect("well-formed"),
     })
 }
@@ -214,7 +217,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
     prop_oneof![
         1 => (log_id(), vec(stream(), 0..3), prop::option::weighted(0.2, identity())).prop_map(
             |(log_id, streams, known)| {
-                HubMessage::Welcome(Welcome { protocol: 1, log_id, streams, known })
+                HubMessage::Welcome(Welcome { protocol: 1, log_id, streams, known, verbs: Vec::new() })
             }
         ),
         8 => push().prop_map(HubMessage::Push),
@@ -322,7 +325,7 @@ proptest! {
         let mut session = EdgeSession::new(settings, state);
         session.step(EdgeInput::Connected);
         let log_id = LogId { number: 1, uuid: Uuid::from_u128(1) };
-        let welcome = Welcome { protocol: 1, log_id, streams: Vec::new(), known: None };
+        let welcome = Welcome { protocol: 1, log_id, streams: Vec::new(), known: None, verbs: Vec::new() };
         session.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
         for input in inputs {
             prop_assert!(session.step(input).len() < OUTPUTS_MAX);

@@ -7,7 +7,8 @@ use headwater_event::{
 };
 use headwater_session::message::{
     Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
-    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, Welcome,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
@@ -84,6 +85,7 @@ fn welcome(known: Option<Identity>) -> EdgeInput {
         log_id: log_id(),
         streams,
         known,
+        verbs: RequestVerb::ALL.to_vec(),
     }))
 }
 
@@ -238,7 +240,13 @@ fn an_edge_whose_identity_was_issued_anew_is_fenced() {
 fn another_log_of_the_same_number_is_refused() {
     let (mut edge, _) = greeting_edge();
     let offered = LogId { number: 1, uuid: Uuid::from_u128(2) };
-    let welcome = Welcome { protocol: PROTOCOL, log_id: offered, streams: Vec::new(), known: None };
+    let welcome = Welcome {
+        protocol: PROTOCOL,
+        log_id: offered,
+        streams: Vec::new(),
+        known: None,
+        verbs: Vec::new(),
+    };
     let outputs = edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
     let end = EdgeCloseReason::ForeignLog { stream: private(), held: log_id(), offered };
     assert_eq!(outputs, [EdgeOutput::Close(end)]);
@@ -248,7 +256,7 @@ fn another_log_of_the_same_number_is_refused() {
 fn a_request_without_a_response_times_out() {
     let mut edge = open_edge();
     let key = "ns/secret/s".parse().expect("well-formed");
-    let request = Request { id: 1, timeout_ms: 50, key };
+    let request = Request::get(1, 50, key);
     let sent = edge.step(EdgeInput::Asked(request.clone()));
     assert_eq!(sent, [EdgeOutput::Send(EdgeMessage::Request(request))]);
     assert_eq!(edge.step(EdgeInput::Tick(49)), []);
@@ -368,7 +376,7 @@ fn a_node_may_request_only_objects_of_its_interest() {
     let (mut hub, _) = open_hub(&source, 3, 1 << 20);
     let request = |id, key: &str| {
         let key = key.parse().expect("well-formed");
-        Request { id, timeout_ms: 1000, key }
+        Request::get(id, 1000, key)
     };
     let own = request(1, "ns/pod/p1");
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(own.clone())));
@@ -378,7 +386,84 @@ fn a_node_may_request_only_objects_of_its_interest() {
     let [HubOutput::Send(HubMessage::Response(response))] = &outputs[..] else {
         panic!("{outputs:?}")
     };
-    assert_eq!(response.outcome, Err(RequestError::Forbidden));
+    let not_named = RequestError::Forbidden(RequestError::NOT_NAMED.to_owned());
+    assert_eq!(response.outcome, Err(not_named));
+    // What decides by its spec is not decided here; what the key alone forbids is.
+    let attachment = request(3, "null/volumeattachment/csi-1");
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(attachment.clone())));
+    assert_eq!(outputs, [HubOutput::Ask(attachment)]);
+    let verb = |id, verb, key: &str| Request { verb: Some(verb), ..request(id, key) };
+    for (asked, refusal) in [
+        (request(4, "null/node/another"), "a node may get its own Node only"),
+        (request(5, "ns/endpoints/e"), RequestError::NOT_NAMED),
+        (verb(6, RequestVerb::Token, "ns/serviceaccount/other"), RequestError::NOT_NAMED),
+    ] {
+        let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(asked)));
+        let [HubOutput::Send(HubMessage::Response(response))] = &outputs[..] else {
+            panic!("{outputs:?}")
+        };
+        assert_eq!(response.outcome, Err(RequestError::Forbidden(refusal.to_owned())));
+    }
+    for asked in
+        [verb(7, RequestVerb::Token, "ns/pod/p1"), verb(8, RequestVerb::Csr, "ns/secret/s")]
+    {
+        let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(asked)));
+        let [HubOutput::Send(HubMessage::Response(response))] = &outputs[..] else {
+            panic!("{outputs:?}")
+        };
+        assert!(matches!(response.outcome, Err(RequestError::Invalid(_))), "{response:?}");
+    }
+}
+
+#[test]
+fn an_edge_of_an_earlier_version_gets_errors_that_it_knows() {
+    let source = source(3, 3);
+    let (mut hub, _) = open_hub(&source, 3, 1 << 20);
+    for (id, verb) in [(1, None), (2, Some(RequestVerb::Get))] {
+        let key = "ns/pod/p1".parse().expect("well-formed");
+        let request = Request { verb, ..Request::get(id, 1000, key) };
+        hub.step(&source, HubInput::Received(EdgeMessage::Request(request)));
+        let conflict = || RequestError::Conflict("why".to_owned());
+        let answer = Response { id, outcome: Err(conflict()) };
+        let outputs = hub.step(&source, HubInput::Answered(answer));
+        let expected = match verb {
+            None => RequestError::Unavailable("conflict: why".to_owned()),
+            Some(_) => conflict(),
+        };
+        let response = Response { id, outcome: Err(expected) };
+        assert_eq!(outputs, [HubOutput::Send(HubMessage::Response(response))]);
+    }
+}
+
+#[test]
+fn an_edge_sends_a_hub_only_what_its_welcome_announces() {
+    let (mut edge, _) = greeting_edge();
+    let streams = vec![private()];
+    let earlier =
+        Welcome { protocol: PROTOCOL, log_id: log_id(), streams, known: None, verbs: Vec::new() };
+    edge.step(EdgeInput::Received(HubMessage::Welcome(earlier)));
+    assert!(edge.is_open());
+    let key = "ns/secret/s".parse().expect("well-formed");
+    let outputs = edge.step(EdgeInput::Asked(Request::get(1, 50, key)));
+    let [EdgeOutput::Answered(response)] = &outputs[..] else { panic!("{outputs:?}") };
+    let Err(RequestError::Unavailable(reason)) = &response.outcome else { panic!("{response:?}") };
+    assert!(reason.contains("the hub is of an earlier version"), "{reason}");
+}
+
+#[test]
+fn a_message_that_is_not_known_has_no_effect() {
+    let source = source(3, 3);
+    let (mut hub, _) = open_hub(&source, 3, 1 << 20);
+    assert_eq!(hub.step(&source, HubInput::Received(EdgeMessage::Unknown)), []);
+    assert!(hub.is_open());
+    let mut edge = open_edge();
+    assert_eq!(edge.step(EdgeInput::Received(HubMessage::Unknown)), []);
+    assert!(edge.is_open());
+    // Before the hello it is none.
+    let node = "gw-1".parse().expect("a name");
+    let mut hub = HubSession::new(HubSettings::default(), node);
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Unknown));
+    assert!(matches!(outputs.last(), Some(HubOutput::Close(_))), "{outputs:?}");
 }
 
 #[test]

@@ -74,6 +74,7 @@
 //! | [`upstream`] | reports as records of the upstream log |
 //! | [`node_progress`] | the progress of a node, as a hub reports it |
 //! | [`presence`] | which nodes are connected to a hub, beside the log |
+//! | [`request`] | requests of a node to the cloud, and why one has no answer |
 //! | [`record`] | the keys and reserved values of log records, for both topics |
 
 pub mod advance;
@@ -89,6 +90,7 @@ pub mod position;
 pub mod presence;
 pub mod record;
 pub mod report;
+pub mod request;
 pub mod stream;
 pub mod summary;
 pub mod upstream;
@@ -108,5 +110,6 @@ pub use position::{
 pub use presence::{ConnectedNode, DisconnectedNode, NodeState, PresenceUpdate};
 pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind};
+pub use request::{AnswerBody, GetRule, NodeRequest, RequestError, RequestVerb};
 pub use stream::StreamId;
 pub use summary::{DigestKey, EntryDigest, RemovalRuns};

@@ -8,6 +8,7 @@
 //! | [`object_type`] | the types and their spellings |
 //! | [`fields`] | the fields of an object that the Kubernetes API does not have |
 //! | [`nearest`] | the name that a mistyped one most likely means |
+//! | [`node_request`] | what a node may request of the cloud, by the body of its request |
 //! | [`object`] | a checked object: key, UID, payload, references |
 //! | [`error`] | the reasons to refuse an object |
 //! | [`defaults`] | the defaults of a Kubernetes API server on which readers rely |
@@ -22,6 +23,7 @@ pub mod defaults;
 pub mod error;
 pub mod fields;
 pub mod nearest;
+pub mod node_request;
 pub mod object;
 pub mod object_type;
 pub mod patch;
@@ -32,6 +34,7 @@ mod shape;
 pub mod status;
 
 pub use error::ObjectError;
+pub use node_request::{SigningRequest, TokenClaim};
 pub use object::{Object, ObjectHead, identify};
 pub use object_type::{OBJECT_TYPES, ObjectType, WORKLOAD_TYPES};
 pub use payload::OBJECT_BYTES_MAX;

@@ -36,6 +36,10 @@ pub fn references(key: &ResourceKey, object: &Value) -> Vec<Reference> {
     found.keys.into_iter().map(|(key, required)| Reference { key, required }).collect()
 }
 
+/// The types in a node's stream that name other objects of the stream.
+pub const REFERRING_TYPES: [&str; 4] =
+    ["pod", "persistentvolumeclaim", "persistentvolume", "serviceaccount"];
+
 /// Kinds of volume that name their secret as `secretRef`.
 const SECRET_REF_VOLUMES: [&str; 7] =
     ["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"];

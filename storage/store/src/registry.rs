@@ -33,6 +33,8 @@ pub enum TableId {
     Identity = 0x22,
     /// The pod status snapshot that the cloud has acknowledged.
     AcknowledgedStatuses = 0x23,
+    /// Per pod and claim: a token of a ServiceAccount.
+    Tokens = 0x24,
 
     /// Per partition and offset: a record of the embedded log.
     LogRecords = 0x30,
@@ -119,6 +121,7 @@ impl TableId {
         Self::OutboxOrder,
         Self::Identity,
         Self::AcknowledgedStatuses,
+        Self::Tokens,
         Self::LogRecords,
         Self::LogPartitions,
         Self::LogKeys,
@@ -184,6 +187,7 @@ mod tests {
                 "21 OutboxOrder",
                 "22 Identity",
                 "23 AcknowledgedStatuses",
+                "24 Tokens",
                 "30 LogRecords",
                 "31 LogPartitions",
                 "33 LogKeys",

@@ -76,7 +76,9 @@ async fn a_peer_with_the_name_of_a_node_that_breaks_the_protocol_is_disconnected
     };
     let request = || {
         let key = "default/configmap/words".to_owned();
-        Message::Request(wire::Request { id: 7, timeout_ms: u64::MAX, key })
+        let request =
+            wire::Request { id: 7, timeout_ms: u64::MAX, key, ..wire::Request::default() };
+        Message::Request(request)
     };
     let reports = |reports, after| {
         Message::Reports(wire::Reports { reports, after, ..wire::Reports::default() })

@@ -5,6 +5,7 @@ mod broker_away;
 mod bytes;
 mod lost_disk;
 mod presence;
+mod requests;
 mod rolling;
 mod site;
 mod slow;

@@ -23,7 +23,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("headwater-telemetry", &[]),
     ("headwater-identity", &["event"]),
     ("headwater-proto", &["event", "session"]),
-    ("headwater-lane", &["event", "identity", "proto", "telemetry"]),
+    ("headwater-lane", &["event", "identity", "proto", "session", "telemetry"]),
     ("headwater-check", &["event", "session"]),
     (
         "headwater-hub",

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_store::Engine;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cloud::Cloud;
+use crate::cloud::{CheckedCloud, Cloud};
 use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::Progress;
 use crate::source::{Notice, SourceError, SourceStates};
@@ -23,6 +24,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// A running controller. Dropping the handle stops the controller without waiting.
 pub struct ControllerHandle {
     pub(super) picture: Picture,
+    /// The fold of the downstream log.
+    pub(super) published: Arc<dyn Engine>,
     pub(super) presence: PresenceReceiver,
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) source_states: watch::Receiver<SourceStates>,
@@ -54,9 +57,15 @@ impl ControllerHandle {
         self.presence.clone()
     }
 
-    /// The answers to the requests of nodes.
+    /// The answers of the picture to the requests of nodes, each of which is checked first.
     pub fn cloud(&self) -> Arc<dyn Cloud> {
-        Arc::new(self.picture.clone())
+        self.checked(Arc::new(self.picture.clone()))
+    }
+
+    /// The answers of `cloud`, behind the check of each request.
+    pub fn checked(&self, cloud: Arc<dyn Cloud>) -> Arc<dyn Cloud> {
+        let (published, progress) = (self.published.clone(), self.progress());
+        Arc::new(CheckedCloud { cloud, published, progress })
     }
 
     /// The publisher's progress. Each change notifies the watchers.

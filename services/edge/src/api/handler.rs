@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::{NodeName, ResourceKey};
-use headwater_session::message::RequestError;
+use headwater_event::{AnswerBody, NodeName, RequestError, RequestVerb, ResourceKey};
+use headwater_object::TokenClaim;
 use serde::Deserialize;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use crate::connection::session::{CloudResponse, SessionCommand};
+use crate::connection::session::{CloudAsk, CloudResponse, SessionCommand};
 use crate::meta::cluster_consumers::ClusterConsumers;
 use crate::meta::object::Object;
 use crate::meta::operation::{Operation, OperationError, Plan, Verb, plan};
@@ -19,6 +19,7 @@ use crate::replica::ReplicaCommand;
 use crate::replica::watch::{Filter, TooManyWatches, Watch, WatchCount};
 use crate::status::EdgeStatus;
 use crate::upstream::pod_statuses::PodStatus;
+use crate::upstream::tokens::TokenStanding;
 use crate::upstream::{StatusesOf, UpstreamCommand, UpstreamStatus};
 
 /// The source of operations that the edge itself makes.
@@ -31,6 +32,8 @@ pub(crate) enum Outcome {
     Done { unchanged: bool },
     /// The objects of a query.
     Objects(Vec<Object>),
+    /// The answer of the cloud to a request for a token or a certificate.
+    Answer { key: ResourceKey, answer: AnswerBody },
 }
 
 /// The handler of one edge: the channels to the owners and to the session. Cheap to clone.
@@ -105,6 +108,14 @@ impl ApiHandler {
             Plan::IsConnected(_) => {
                 Err(OperationError::Forbidden("connection state is read-only".to_owned()))
             }
+            Plan::Token(claim) => self.token(claim).await,
+            Plan::Csr(signing) => {
+                let key = signing.key.clone();
+                match self.ask_cloud(RequestVerb::Csr, &key, signing.body()).await? {
+                    Ok(answer) => Ok(Outcome::Answer { key, answer }),
+                    Err(error) => Err(OperationError::of(&key, error)),
+                }
+            }
             Plan::Find { key, cloud } => {
                 self.queried(key.kind());
                 self.find(&operation, key, cloud).await
@@ -175,11 +186,10 @@ impl ApiHandler {
         let queries_cloud = match cloud {
             CloudQuery::Never => false,
             CloudQuery::WhenAbsent => local.is_none(),
-            CloudQuery::Always => true,
         };
         let found = match local {
-            local if queries_cloud && is_connected => self.find_in_cloud(key, local).await?,
             Some(local) => local,
+            None if queries_cloud && is_connected => self.find_in_cloud(key).await?,
             None if queries_cloud => {
                 let reason = format!(
                     "{key}: the view has no such object, and there is no connection to the cloud"
@@ -192,21 +202,65 @@ impl ApiHandler {
         Ok(Outcome::Objects(vec![found]))
     }
 
-    /// Requests an object from the cloud. The local one serves while the cloud is unavailable.
-    async fn find_in_cloud(
+    /// Requests an object from the cloud. Its answer is not kept: the stream brings the object.
+    async fn find_in_cloud(&self, key: ResourceKey) -> Result<Object, OperationError> {
+        match self.ask_cloud(RequestVerb::Get, &key, Bytes::new()).await? {
+            Ok(object) => Ok(cloud_object(key, object.into_bytes())),
+            Err(error) => Err(OperationError::of(&key, error)),
+        }
+    }
+
+    /// The token of a claim: that of the disk while it is fresh, else one from the cloud. An aging one
+    /// serves while the cloud has no answer.
+    async fn token(&self, claim: TokenClaim) -> Result<Outcome, OperationError> {
+        let (account, pod) = (claim.account.clone(), claim.pod.clone());
+        let pod = request(&self.replica, |reply| ReplicaCommand::Find { key: pod, reply }).await?;
+        let checked = claim.check(pod.as_ref().map(|pod| &*pod.object));
+        checked.map_err(|error| OperationError::of(&account, error))?;
+        let standing = {
+            let claim = claim.clone();
+            request(&self.upstream, |reply| UpstreamCommand::FindToken { claim, reply }).await?
+        };
+        let aging = match standing {
+            TokenStanding::Fresh(answer) => return Ok(Outcome::Answer { key: account, answer }),
+            TokenStanding::Aging(answer) => Some(answer),
+            TokenStanding::Absent => None,
+        };
+        let answer = match self.ask_cloud(RequestVerb::Token, &account, claim.body()).await? {
+            Ok(answer) => answer,
+            Err(error) => return self.token_without_cloud(claim, aging, error).await,
+        };
+        let is_kept = {
+            let answer = answer.clone();
+            let keep = |reply| UpstreamCommand::KeepToken { claim, answer, reply };
+            request(&self.upstream, keep).await??
+        };
+        if !is_kept {
+            let why = format!("{account}: the cloud's answer has no token");
+            return Err(OperationError::Unavailable(why));
+        }
+        Ok(Outcome::Answer { key: account, answer })
+    }
+
+    /// What serves instead of a token that the cloud did not issue. A refusal ends the old one.
+    async fn token_without_cloud(
         &self,
-        key: ResourceKey,
-        local: Option<Object>,
-    ) -> Result<Object, OperationError> {
-        match (self.request_cloud(&key).await?, local) {
-            (Ok(object), _) => Ok(cloud_object(key, object)),
-            (Err(RequestError::Unavailable(_)), Some(local)) => Ok(local),
-            (Err(RequestError::Unavailable(reason)), None) => {
-                Err(OperationError::Unavailable(format!("{key}: {reason}")))
+        claim: TokenClaim,
+        aging: Option<AnswerBody>,
+        error: RequestError,
+    ) -> Result<Outcome, OperationError> {
+        let key = claim.account.clone();
+        match (error, aging) {
+            (RequestError::Unavailable(_) | RequestError::TooMany(_), Some(answer)) => {
+                Ok(Outcome::Answer { key, answer })
             }
-            (Err(RequestError::NotFound), _) => Err(not_found(&key)),
-            (Err(error @ RequestError::Forbidden), _) => {
-                Err(OperationError::Forbidden(format!("{key}: {error}")))
+            (error @ (RequestError::Unavailable(_) | RequestError::TooMany(_)), None) => {
+                Err(OperationError::of(&key, error))
+            }
+            (error, _) => {
+                // An owner that is gone keeps none.
+                let _ = self.upstream.send(UpstreamCommand::RevokeToken(claim)).await;
+                Err(OperationError::of(&key, error))
             }
         }
     }
@@ -228,9 +282,14 @@ impl ApiHandler {
         request(&self.upstream, |reply| UpstreamCommand::Statuses { of, reply }).await
     }
 
-    async fn request_cloud(&self, key: &ResourceKey) -> Result<CloudResponse, OperationError> {
-        let (key, timeout) = (key.clone(), self.query_timeout);
-        request(&self.session, |reply| SessionCommand::Request { key, timeout, reply }).await
+    async fn ask_cloud(
+        &self,
+        verb: RequestVerb,
+        key: &ResourceKey,
+        body: Bytes,
+    ) -> Result<CloudResponse, OperationError> {
+        let (ask, timeout) = (CloudAsk { verb, key: key.clone(), body }, self.query_timeout);
+        request(&self.session, |reply| SessionCommand::Request { ask, timeout, reply }).await
     }
 
     /// Sends a command to the owner of the outbox, which replies whether it changed anything.

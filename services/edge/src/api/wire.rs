@@ -21,7 +21,7 @@ const TYPES_MAX: usize = 64;
 const SHOWN_MAX: usize = 64;
 
 /// Every verb: on the wire and here.
-const VERBS: [(WireVerb, Verb); 13] = [
+const VERBS: [(WireVerb, Verb); 15] = [
     (WireVerb::Insert, Verb::Insert),
     (WireVerb::Update, Verb::Update),
     (WireVerb::Delete, Verb::Delete),
@@ -35,6 +35,8 @@ const VERBS: [(WireVerb, Verb); 13] = [
     (WireVerb::DeleteVolume, Verb::DeleteVolume),
     (WireVerb::ControllerPublishVolume, Verb::ControllerPublishVolume),
     (WireVerb::ControllerUnpublishVolume, Verb::ControllerUnpublishVolume),
+    (WireVerb::Token, Verb::Token),
+    (WireVerb::Csr, Verb::Csr),
 ];
 
 /// Parses an operation.
@@ -73,6 +75,11 @@ pub(super) fn result(
         Ok(Outcome::Objects(objects)) => WireOutcome::Objects(proto::Objects {
             objects: objects.into_iter().map(object).collect(),
         }),
+        Ok(Outcome::Answer { key, answer }) => {
+            let object = answer.into_bytes();
+            let object = proto::Object { key: key.to_string(), object, ..proto::Object::default() };
+            WireOutcome::Objects(proto::Objects { objects: vec![object] })
+        }
         Err(error) => WireOutcome::Failure(failure(error)),
     };
     proto::OperationResult { id, outcome: Some(outcome) }
@@ -159,6 +166,8 @@ fn failure(error: OperationError) -> proto::Failure {
         OperationError::NotFound(message) => (Code::NotFound, message),
         OperationError::Unavailable(message) => (Code::Unavailable, message),
         OperationError::NoExecutor(message) => (Code::NoExecutor, message),
+        OperationError::Conflict(message) => (Code::Conflict, message),
+        OperationError::TooMany(message) => (Code::TooMany, message),
     };
     proto::Failure { code: code.into(), message }
 }

@@ -31,8 +31,8 @@ mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_event::StreamId;
 use headwater_event::presence::NODE_BEAT;
-use headwater_event::{ResourceKey, StreamId};
 use headwater_session::message::{EdgeHeartbeat, HubMessage};
 use headwater_session::{EdgeInput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -44,7 +44,7 @@ use self::failures::FailureLog;
 use self::phase::{LinkEvent, Phase};
 use self::queues::{ReplicaQueue, UpstreamQueue};
 use self::requests::CloudRequests;
-pub(crate) use self::requests::CloudResponse;
+pub(crate) use self::requests::{CloudAsk, CloudResponse};
 use super::address::HubAddress;
 use super::backoff::BackoffSettings;
 use super::dialer::{Dialer, DisconnectReason, LinkDialer};
@@ -93,8 +93,8 @@ pub struct SessionSettings {
 pub(crate) enum SessionCommand {
     /// Cut the link, or restore it.
     Cut(bool),
-    /// Request an object from the cloud.
-    Request { key: ResourceKey, timeout: Duration, reply: oneshot::Sender<CloudResponse> },
+    /// Ask the cloud.
+    Request { ask: CloudAsk, timeout: Duration, reply: oneshot::Sender<CloudResponse> },
     /// Send the status.
     Status(oneshot::Sender<SessionStatus>),
 }
@@ -392,8 +392,8 @@ impl Session {
                 self.step(EdgeInput::Disconnected);
             }
             SessionCommand::Cut(false) => self.phase.restore(),
-            SessionCommand::Request { key, timeout, reply } => {
-                let request = self.requests.open(key, timeout, reply);
+            SessionCommand::Request { ask, timeout, reply } => {
+                let request = self.requests.open(ask, timeout, reply);
                 self.step(EdgeInput::Asked(request));
             }
             SessionCommand::Status(reply) => {

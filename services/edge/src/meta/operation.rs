@@ -9,6 +9,7 @@
 //! | delete | edged, of a pod | a report that it has terminated |
 //! | delete | edged, of a podstatus | the status is removed |
 //! | query | any | a read of the view, of the statuses, or of the cloud |
+//! | token, csr | any | a request to the cloud; a token also from the disk |
 //! | connection | any | a check; the connection state is read-only |
 //! | meta sync | any | the pod status snapshot is derived now |
 //! | action, action result, volume operations | any | a refusal: the node has no executor |
@@ -19,8 +20,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use headwater_event::{KeyError, NodeName, ReportBody, ResourceKey};
-use headwater_object::OBJECT_BYTES_MAX;
+use headwater_event::{GetRule, KeyError, NodeName, ReportBody, RequestError, ResourceKey};
+use headwater_object::{OBJECT_BYTES_MAX, SigningRequest, TokenClaim};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -45,6 +46,8 @@ pub(crate) enum Verb {
     DeleteVolume,
     ControllerPublishVolume,
     ControllerUnpublishVolume,
+    Token,
+    Csr,
 }
 
 /// An operation as the caller sent it.
@@ -75,6 +78,10 @@ pub(crate) enum Plan {
     Find { key: ResourceKey, cloud: CloudQuery },
     /// Look up all objects of a type; `None`: of every namespace.
     List { namespace: Option<String>, kind: String },
+    /// Look up the token of a claim, and request it from the cloud.
+    Token(TokenClaim),
+    /// Request a certificate from the cloud.
+    Csr(SigningRequest),
     /// Check whether the connection state is this one.
     IsConnected(bool),
     /// Derive the pod status snapshot now.
@@ -99,6 +106,12 @@ pub(crate) enum OperationError {
     /// The node has no executor for it.
     #[error("{0}")]
     NoExecutor(String),
+    /// The present state in the cloud does not permit it.
+    #[error("{0}")]
+    Conflict(String),
+    /// Too many requests are in flight.
+    #[error("{0}")]
+    TooMany(String),
 }
 
 /// The content of a podstatus, and of a pod's deletion.
@@ -120,6 +133,21 @@ enum Resource {
     All { namespace: Option<String>, kind: String },
 }
 
+impl OperationError {
+    /// The failure of a request for `key`.
+    pub(crate) fn of(key: &ResourceKey, error: RequestError) -> Self {
+        let text = |why: String| format!("{key}: {why}");
+        match error {
+            RequestError::NotFound => Self::NotFound(text("not found".to_owned())),
+            RequestError::Forbidden(why) => Self::Forbidden(text(format!("forbidden: {why}"))),
+            RequestError::Unavailable(why) => Self::Unavailable(text(why)),
+            RequestError::Conflict(why) => Self::Conflict(text(why)),
+            RequestError::Invalid(why) => Self::Invalid(text(why)),
+            RequestError::TooMany(why) => Self::TooMany(text(format!("too many requests {why}"))),
+        }
+    }
+}
+
 /// Plans `operation` for the edge of `node`.
 ///
 /// # Errors
@@ -127,7 +155,17 @@ enum Resource {
 pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, OperationError> {
     let source = OperationSource::named(&operation.source);
     match operation.verb {
-        Verb::Query => query(&operation.resource),
+        Verb::Query => query(node, &operation.resource),
+        Verb::Token => {
+            let key = one(&operation.resource)?;
+            let claim = TokenClaim::parse(&key, &operation.content);
+            claim.map(Plan::Token).map_err(|error| OperationError::of(&key, error))
+        }
+        Verb::Csr => {
+            let key = one(&operation.resource)?;
+            let signing = SigningRequest::parse(node, &key, &operation.content);
+            signing.map(Plan::Csr).map_err(|error| OperationError::of(&key, error))
+        }
         Verb::MetaSync => Ok(Plan::MetaSync),
         Verb::Connection => connection(operation),
         Verb::Insert | Verb::Update | Verb::Delete | Verb::Response => {
@@ -229,9 +267,12 @@ fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, OperationErr
     Ok(Plan::Report(ReportBody::Message { key, content }))
 }
 
-fn query(text: &str) -> Result<Plan, OperationError> {
+fn query(node: &NodeName, text: &str) -> Result<Plan, OperationError> {
     Ok(match resource(text)? {
         Resource::One(key) => {
+            if let GetRule::Forbidden(why) = GetRule::of(node, &key) {
+                return Err(OperationError::Forbidden(format!("{key}: {why}")));
+            }
             let cloud = cloud_query(key.kind());
             Plan::Find { key, cloud }
         }
@@ -257,6 +298,11 @@ fn resource(text: &str) -> Result<Resource, OperationError> {
     let namespace = key.namespace().filter(|namespace| *namespace != EVERY_NAMESPACE);
     let namespace = namespace.map(str::to_owned);
     Ok(Resource::All { namespace, kind: key.kind().to_owned() })
+}
+
+/// The key of one object.
+fn one(text: &str) -> Result<ResourceKey, OperationError> {
+    text.parse().map_err(|error: KeyError| OperationError::Invalid(error.to_string()))
 }
 
 fn parse<'a, T: Deserialize<'a>>(
@@ -287,6 +333,8 @@ impl fmt::Display for Verb {
             Self::DeleteVolume => "delete volume",
             Self::ControllerPublishVolume => "controller publish volume",
             Self::ControllerUnpublishVolume => "controller unpublish volume",
+            Self::Token => "token",
+            Self::Csr => "csr",
         })
     }
 }

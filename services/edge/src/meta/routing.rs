@@ -48,8 +48,6 @@ pub enum CloudQuery {
     Never,
     /// When the view lacks the object.
     WhenAbsent,
-    /// Whenever there is a connection: the cloud changes the object without a push to this node.
-    Always,
 }
 
 /// The types of which services consist, and KubeEdge's lists of them.
@@ -64,20 +62,16 @@ const MESH: [&str; 7] = [
 ];
 
 /// Types whose objects may be in the cloud only.
-const CLOUD: [&str; 9] = [
+const CLOUD: [&str; 8] = [
     "configmap",
     "secret",
     "endpoints",
     "persistentvolume",
     "persistentvolumeclaim",
     "serviceaccount",
-    "serviceaccounttoken",
-    "lease",
-    "certificatesigningrequest",
+    "node",
+    "volumeattachment",
 ];
-
-/// Types of which the cloud has the newest state.
-const ALWAYS: [&str; 2] = ["node", "volumeattachment"];
 
 /// Routes an operation of `source` on a resource of type `kind`.
 pub fn route(source: OperationSource, kind: &str) -> Route {
@@ -91,13 +85,7 @@ pub fn route(source: OperationSource, kind: &str) -> Route {
 
 /// Whether a query for a resource of type `kind` goes to the cloud.
 pub fn cloud_query(kind: &str) -> CloudQuery {
-    if ALWAYS.contains(&kind) {
-        CloudQuery::Always
-    } else if CLOUD.contains(&kind) {
-        CloudQuery::WhenAbsent
-    } else {
-        CloudQuery::Never
-    }
+    if CLOUD.contains(&kind) { CloudQuery::WhenAbsent } else { CloudQuery::Never }
 }
 
 impl OperationSource {
@@ -191,13 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_volume_attachments_are_always_queried() {
+    fn the_cloud_is_asked_for_what_the_view_may_not_have_yet() {
         for (kind, expected) in [
-            ("node", CloudQuery::Always),
-            ("volumeattachment", CloudQuery::Always),
+            ("node", CloudQuery::WhenAbsent),
+            ("volumeattachment", CloudQuery::WhenAbsent),
             ("secret", CloudQuery::WhenAbsent),
             ("configmap", CloudQuery::WhenAbsent),
-            ("serviceaccounttoken", CloudQuery::WhenAbsent),
+            ("serviceaccounttoken", CloudQuery::Never),
+            ("lease", CloudQuery::Never),
             ("pod", CloudQuery::Never),
             ("podstatus", CloudQuery::Never),
         ] {

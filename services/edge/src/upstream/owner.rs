@@ -15,6 +15,7 @@ use super::outbox::Outbox;
 use super::pod_statuses::PodStatuses;
 use super::report_cause::ReportCause;
 use super::report_writer::ReportWriter;
+use super::tokens::{TokenStanding, Tokens};
 use super::{
     OpenError, UpstreamCommand, UpstreamDependencies, UpstreamEvent, UpstreamSettings,
     UpstreamStatus,
@@ -31,6 +32,7 @@ const GROUP_MAX: usize = 256;
 pub(crate) struct EdgeUpstream {
     writer: ReportWriter,
     meta_sync: MetaSync,
+    tokens: Tokens,
     group: Group,
     stopping: bool,
     /// The number of reports that the cloud refused since the start, and the last one.
@@ -54,6 +56,7 @@ struct Group {
 enum Reply {
     Changed(oneshot::Sender<Result<bool, OperationError>>, Result<bool, OperationError>),
     Statuses(oneshot::Sender<Vec<Object>>, Vec<Object>),
+    Token(oneshot::Sender<TokenStanding>, TokenStanding),
 }
 
 impl EdgeUpstream {
@@ -72,6 +75,7 @@ impl EdgeUpstream {
             Issuer::start(&*engine, node, incarnation, chance.draw())??;
         let outbox = Outbox::open(&*engine, settings.outbox)?;
         let statuses = PodStatuses::open(&*engine, issuer.node())?;
+        let tokens = Tokens::open(&*engine)?;
         let (status, receiver) = watch::channel(UpstreamStatus {
             identity: issuer.identity(),
             depth: outbox.depth(),
@@ -81,6 +85,7 @@ impl EdgeUpstream {
         let mut upstream = Self {
             writer: ReportWriter::new(engine, metrics.clone(), issuer, outbox),
             meta_sync: MetaSync::new(settings, statuses),
+            tokens,
             group: Group::default(),
             stopping: false,
             refused: None,
@@ -145,7 +150,10 @@ impl EdgeUpstream {
     async fn run_command(&mut self, command: UpstreamCommand) -> Result<(), EngineError> {
         match command {
             UpstreamCommand::View(changes) => {
-                changes.into_iter().for_each(|change| self.meta_sync.apply(change));
+                for change in changes {
+                    self.tokens.apply(&mut self.writer.batch, &change);
+                    self.meta_sync.apply(change);
+                }
             }
             UpstreamCommand::SetStatus { pod, status, cause, reply } => {
                 let set = self.meta_sync.set_status(&mut self.writer, pod, status, cause);
@@ -175,6 +183,18 @@ impl EdgeUpstream {
             UpstreamCommand::MetaSync { reply } => {
                 let reported = self.run_meta_sync()?;
                 self.group.replies.push(Reply::Changed(reply, reported));
+            }
+            UpstreamCommand::FindToken { claim, reply } => {
+                let standing = self.tokens.find(&claim, self.clock.wall_ms());
+                self.group.replies.push(Reply::Token(reply, standing));
+            }
+            UpstreamCommand::KeepToken { claim, answer, reply } => {
+                let (batch, now_ms) = (&mut self.writer.batch, self.clock.wall_ms());
+                let is_kept = self.tokens.keep(batch, &claim, answer, now_ms);
+                self.group.replies.push(Reply::Changed(reply, Ok(is_kept)));
+            }
+            UpstreamCommand::RevokeToken(claim) => {
+                self.tokens.revoke(&mut self.writer.batch, &claim);
             }
             UpstreamCommand::Tick(now_ms) => self.meta_sync.tick(&self.writer, now_ms),
             UpstreamCommand::Stop => self.stopping = true,
@@ -276,6 +296,7 @@ impl Reply {
         match self {
             Self::Changed(reply, changed) => drop(reply.send(changed)),
             Self::Statuses(reply, statuses) => drop(reply.send(statuses)),
+            Self::Token(reply, standing) => drop(reply.send(standing)),
         }
     }
 }

@@ -136,6 +136,16 @@ impl Bench {
         Self::with(self.config.hubs, state, outbox, dependencies(1_000)).await
     }
 
+    /// Loses power, and starts again on what was synced, with these hubs and this clock.
+    pub(crate) async fn crash_with(self, hubs: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
+        let (state, outbox) =
+            (self.state.crash(Survival::Synced), self.outbox.crash(Survival::Synced));
+        self.edge.stop().await;
+        drop(self.dir);
+        let dependencies = EdgeDependencies { clock, ..dependencies(1_000) };
+        Self::with(addresses(hubs), state, outbox, dependencies).await
+    }
+
     pub(crate) async fn status(&self) -> EdgeStatus {
         self.edge.status().await.expect("runs")
     }

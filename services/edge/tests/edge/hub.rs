@@ -327,7 +327,7 @@ impl State {
     fn answer_to(&self, message: &EdgeMessage) -> Option<Answer> {
         let EdgeMessage::Request(request) = message else { return None };
         let object = self.answers.get(request.key.as_str()).cloned()?;
-        Some(Answer { id: request.id, outcome: Ok(object) })
+        Some(Answer { id: request.id, outcome: Ok(object.into()) })
     }
 
     fn carry_out(&mut self, id: SessionId, output: HubOutput) -> Option<HubInput> {

@@ -94,17 +94,21 @@ async fn a_query_reads_the_view_first_and_the_cloud_where_it_must() {
     assert_eq!((woken.verb(), woken.resource.as_str()), (Verb::Response, "d/secret/s"));
     assert_eq!(meta.refused("edged", Verb::Query, "d/secret/t", "").await, Code::Forbidden);
 
-    // A node is always requested from the cloud, even if the view has it.
-    hub.apply(&private(), "null/node/gw-1", "u8", r#"{"old":true}"#);
-    assert_eq!(edged.change().await, (Kind::Apply, "null/node/gw-1".to_owned()));
-    hub.answer("null/node/gw-1", r#"{"new":true}"#);
+    // The own node and its attachments are in the view; those of others are not for this node.
+    hub.answer("null/node/gw-1", r#"{"in":"the cloud"}"#);
+    hub.answer("null/node/gw-2", r#"{"in":"the cloud"}"#);
     let found = meta.objects("edged", "null/node/gw-1").await;
-    assert_eq!(found[0].object.as_ref(), br#"{"new":true}"#);
+    assert_eq!(found[0].object.as_ref(), br#"{"in":"the cloud"}"#, "the view has none yet");
+    hub.apply(&private(), "null/node/gw-1", "u8", r#"{"in":"the view"}"#);
+    assert_eq!(edged.change().await, (Kind::Apply, "null/node/gw-1".to_owned()));
+    let found = meta.objects("edged", "null/node/gw-1").await;
+    assert_eq!(found[0].object.as_ref(), br#"{"in":"the view"}"#);
+    assert_eq!(meta.refused("edged", Verb::Query, "null/node/gw-2", "").await, Code::Forbidden);
 
     bench.edge.cut_link().await.expect("runs");
     bench.until("the cut", |status| !status.connected).await;
     let found = meta.objects("edged", "null/node/gw-1").await;
-    assert_eq!(found[0].object.as_ref(), br#"{"old":true}"#, "offline, what is here");
+    assert_eq!(found[0].object.as_ref(), br#"{"in":"the view"}"#);
     assert_eq!(meta.refused("edged", Verb::Query, "d/secret/s", "").await, Code::Unavailable);
     bench.edge.stop().await;
 }

@@ -17,7 +17,7 @@ use headwater_controller::{
 };
 use headwater_event::NodeName;
 use headwater_identity::Acceptor;
-use headwater_kubernetes::{KubernetesSource, SinkDependencies, SinkMetrics};
+use headwater_kubernetes::{KubernetesCloud, KubernetesSource, SinkDependencies, SinkMetrics};
 use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
@@ -30,6 +30,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Part, PartDependencies};
 use crate::data_dir::CONTROLLER_ADDRESS;
+use crate::requests::CloudRequestHandler;
 use crate::settings::controller::ControllerSettings;
 use crate::{database, part};
 
@@ -109,7 +110,7 @@ impl Part for ControllerPart {
         let published = open(dependencies, "published")?;
         let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
-        let kubernetes = kubernetes(&settings).await?;
+        let (kubernetes, cloud) = kubernetes(&settings).await?.unzip();
         let no_presence = (kubernetes.is_some() && lane.is_none()).then_some(NO_PRESENCE);
         if let Some(trouble) = no_presence {
             tracing::warn!("{trouble}");
@@ -160,7 +161,12 @@ impl Part for ControllerPart {
             tracing::info!(address = %lane.address, "hubs may connect");
             dependencies.data.set_address(CONTROLLER_ADDRESS, Some(lane.listening))?;
             let presence = Arc::new(PictureIntake(controller.presence()));
-            let server = LaneServer { listener: lane.listener, tls: lane.tls, presence };
+            let cloud = match cloud {
+                Some(cloud) => controller.checked(Arc::new(cloud)),
+                None => controller.cloud(),
+            };
+            let asks = Arc::new(CloudRequestHandler(cloud));
+            let server = LaneServer { listener: lane.listener, tls: lane.tls, presence, asks };
             tokio::spawn(server.run(lane_stop.clone()));
         }
         Ok(Self {
@@ -290,13 +296,17 @@ pub(crate) fn troubles(
     }
 }
 
-/// The source of a controller that follows a Kubernetes API. The API is looked at once, so that wrong
-/// credentials and a server that is too old end the start.
-async fn kubernetes(settings: &ControllerSettings) -> Result<Option<KubernetesSource>, Failure> {
+/// The source of a controller that follows a Kubernetes API, and the answers of that API to requests of
+/// nodes. The API is looked at once, so that wrong credentials and a server that is too old end the start.
+async fn kubernetes(
+    settings: &ControllerSettings,
+) -> Result<Option<(KubernetesSource, KubernetesCloud)>, Failure> {
     let Some(access) = settings.kubernetes.access() else { return Ok(None) };
-    let source = KubernetesSource::new(access.connect().await?, settings.kubernetes.source());
+    let connection = access.connect().await?;
+    let cloud = KubernetesCloud::new(connection.clone(), settings.kubernetes.act_as);
+    let source = KubernetesSource::new(connection, settings.kubernetes.source());
     source.check().await?;
-    Ok(Some(source))
+    Ok(Some((source, cloud)))
 }
 
 /// Where objects come from.

@@ -9,9 +9,9 @@ use headwater_cli::args::part::Hub as HubArgs;
 use headwater_cli::exit::{CommandResult, Failure};
 use headwater_event::PresenceUpdate;
 use headwater_hub::{
-    Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, NoRequestHandler, PresenceFeed,
+    Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, PresenceFeed,
 };
-use headwater_lane::{LaneClient, LaneMetrics};
+use headwater_lane::{LaneAsker, LaneClient, LaneMetrics};
 use headwater_operator::{Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Part, PartDependencies};
 use crate::data_dir::HUB_ADDRESS;
 use crate::node::cuts;
+use crate::requests::LaneRequestHandler;
 use crate::settings::hub::HubSettings;
 use crate::{database, part};
 
@@ -67,6 +68,7 @@ impl Part for HubPart {
         let tls = settings.tls().acceptor()?;
         let (name_of_hub, lane_tls) = (settings.name.clone(), settings.tls().connector()?);
         let limits = settings.limits();
+        let (asker, asks) = LaneAsker::new();
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let hub = Hub::start(
             HubConfig {
@@ -80,7 +82,7 @@ impl Part for HubPart {
                 downstream: logs.downstream.clone(),
                 upstream: logs.upstream.clone(),
                 engine,
-                requests: Arc::new(NoRequestHandler),
+                requests: Arc::new(LaneRequestHandler(asker)),
                 wall_clock: dependencies.clock.clone(),
                 metrics: HubMetrics::new(&dependencies.metrics.registry)?,
             },
@@ -94,6 +96,7 @@ impl Part for HubPart {
             tls: lane_tls,
             controller: view.writer_address(),
             presence: Box::new(move || presence(view.presence())),
+            asks,
             metrics: LaneMetrics::new(&dependencies.metrics.registry)?,
         };
         let lane = AbortOnDropHandle::new(tokio::spawn(lane.run()));

@@ -22,11 +22,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::log::{LogError, UpLog};
-use super::requests::CloudRequestHandler;
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
 use crate::part::controller::{SourceSettings, sources};
+use crate::requests::CloudRequestHandler;
 use crate::settings::up::Settings;
 
 /// The name of the hub in progress records.

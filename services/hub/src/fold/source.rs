@@ -13,7 +13,7 @@ use headwater_event::{
     Assignment, Change, Checkpoint, EntryKey, Identity, LogId, NodeName, Removed, ResourceKey, Seq,
     StateHash, StreamId, WriterEpoch,
 };
-use headwater_object::references::references;
+use headwater_object::references::{REFERRING_TYPES, references};
 use headwater_session::message::PushedChange;
 use headwater_session::{
     Comparison, FoldStatus, Readiness, SharedPush, SourceError, StreamSource, TailEvent,
@@ -350,13 +350,16 @@ impl StreamSource for FoldSource<'_> {
 
     fn references(&self, node: &NodeName) -> Result<BTreeSet<ResourceKey>, SourceError> {
         let mut keys = BTreeSet::new();
-        self.each_entry(&StreamId::node(node), Selection::Kind("pod"), |pod, entry| {
-            let object = serde_json::from_slice(&entry.object).unwrap_or_default();
-            if let Some(pod) = pod.resource() {
-                keys.extend(references(pod, &object).into_iter().map(|reference| reference.key));
-            }
-            true
-        })?;
+        for kind in REFERRING_TYPES {
+            self.each_entry(&StreamId::node(node), Selection::Kind(kind), |key, entry| {
+                let object = serde_json::from_slice(&entry.object).unwrap_or_default();
+                if let Some(key) = key.resource() {
+                    let found = references(key, &object).into_iter();
+                    keys.extend(found.map(|reference| reference.key));
+                }
+                true
+            })?;
+        }
         Ok(keys)
     }
 }

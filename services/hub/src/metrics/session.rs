@@ -25,7 +25,7 @@ pub(crate) struct SessionMetrics {
     window_full: IntCounter,
     window_full_seconds: Counter,
     parked: IntGauge,
-    requests: [IntCounter; 4],
+    requests: [IntCounter; 7],
 }
 
 /// The outcome of a hello.
@@ -168,7 +168,7 @@ impl SessionMetrics {
                 "headwater_hub_requests_total",
                 "Responses to requests of nodes.",
                 "outcome",
-                ["ok", "not_found", "forbidden", "unavailable"],
+                ["ok", "not_found", "forbidden", "unavailable", "conflict", "invalid", "too_many"],
             )?,
         })
     }
@@ -223,12 +223,15 @@ impl SessionMetrics {
 
     /// Counts a response.
     pub(crate) fn responded<T>(&self, outcome: &Result<T, RequestError>) {
-        let [ok, not_found, forbidden, unavailable] = &self.requests;
+        let [ok, not_found, forbidden, unavailable, conflict, invalid, too_many] = &self.requests;
         match outcome {
             Ok(_) => ok.inc(),
             Err(RequestError::NotFound) => not_found.inc(),
-            Err(RequestError::Forbidden) => forbidden.inc(),
+            Err(RequestError::Forbidden(_)) => forbidden.inc(),
             Err(RequestError::Unavailable(_)) => unavailable.inc(),
+            Err(RequestError::Conflict(_)) => conflict.inc(),
+            Err(RequestError::Invalid(_)) => invalid.inc(),
+            Err(RequestError::TooMany(_)) => too_many.inc(),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use headwater_event::NodeName;
-use tokio::time::timeout_at;
+use headwater_event::{AnswerBody, NodeName, NodeRequest, RequestError};
+use tokio::time::timeout;
 
-use super::{NodeRequest, NodeRequestError, RequestHandler, TooManyOf};
+use super::{RequestHandler, TooManyOf};
 use crate::limits::HubLimits;
 
 /// Hands requests to a handler, a bounded number at a time.
@@ -42,25 +41,30 @@ impl RequestDispatcher {
         }
     }
 
-    /// The response of the handler, if it comes before the deadline.
+    /// The answer of the handler, if it comes in time for the edge.
     ///
     /// # Errors
-    /// [`NodeRequestError::TooMany`] beyond a bound, [`NodeRequestError::DeadlineExceeded`] at the
-    /// deadline, else as the handler.
-    pub(crate) async fn dispatch(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
-        let _in_flight = self.begin(&request.node)?;
-        timeout_at(request.deadline, self.handler.handle(request))
-            .await
-            .unwrap_or(Err(NodeRequestError::DeadlineExceeded))
+    /// [`RequestError::TooMany`] beyond a bound, [`RequestError::Unavailable`] when the time is over,
+    /// else as the handler.
+    pub(crate) async fn dispatch(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
+        let node = request.node.clone();
+        let _in_flight = self.begin(&node)?;
+        let within = request.answer_within();
+        // What follows has the time that is left here, so that it can tell the reason first.
+        let request = NodeRequest { timeout: within, ..request };
+        timeout(within, self.handler.handle(request)).await.unwrap_or_else(|_| {
+            let what = format!("the controller did not answer within {} ms", within.as_millis());
+            Err(RequestError::Unavailable(what))
+        })
     }
 
-    fn begin<'d>(&'d self, node: &'d NodeName) -> Result<InFlightRequest<'d>, NodeRequestError> {
+    fn begin<'d>(&'d self, node: &'d NodeName) -> Result<InFlightRequest<'d>, RequestError> {
         let mut in_flight = self.lock();
         if in_flight.all >= self.requests_max {
-            return Err(NodeRequestError::TooMany(TooManyOf::Hub));
+            return Err(TooManyOf::Hub.into());
         }
         if in_flight.by_node.get(node).is_some_and(|count| *count >= self.node_requests_max) {
-            return Err(NodeRequestError::TooMany(TooManyOf::Node));
+            return Err(TooManyOf::Node.into());
         }
         in_flight.all += 1;
         *in_flight.by_node.entry(node.clone()).or_default() += 1;
@@ -90,11 +94,12 @@ impl Drop for InFlightRequest<'_> {
 mod tests {
     use std::time::Duration;
 
+    use bytes::Bytes;
     use futures::FutureExt;
+    use headwater_event::RequestVerb;
     use tokio::sync::Semaphore;
     use tokio::time::Instant;
 
-    use super::super::Verb;
     use super::*;
 
     /// Responds with the name of the node, once a permit is there.
@@ -102,17 +107,17 @@ mod tests {
 
     #[tonic::async_trait]
     impl RequestHandler for Gate {
-        async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
+        async fn handle(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
             self.0.acquire().await.expect("never closed").forget();
-            Ok(request.node.as_str().to_owned().into())
+            Ok(Bytes::from(request.node.as_str().to_owned()).into())
         }
     }
 
     fn request(node: &str) -> NodeRequest {
         NodeRequest {
             node: node.parse().expect("a name"),
-            deadline: Instant::now() + Duration::from_secs(10),
-            verb: Verb::Get,
+            timeout: Duration::from_secs(10),
+            verb: RequestVerb::Get,
             key: "d/configmap/app".parse().expect("a key"),
             body: Bytes::new(),
         }
@@ -129,15 +134,15 @@ mod tests {
         let (dispatcher, gate) = dispatcher(100, 2);
         let (a, b) = (request("a"), request("b"));
         let (mut first, mut second) =
-            (dispatcher.dispatch(&a).boxed(), dispatcher.dispatch(&a).boxed());
+            (dispatcher.dispatch(a.clone()).boxed(), dispatcher.dispatch(a.clone()).boxed());
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
-        let third = dispatcher.dispatch(&a).await;
-        assert_eq!(third, Err(NodeRequestError::TooMany(TooManyOf::Node)));
-        let mut of_b = dispatcher.dispatch(&b).boxed();
+        let third = dispatcher.dispatch(a.clone()).await;
+        assert_eq!(third, Err(TooManyOf::Node.into()));
+        let mut of_b = dispatcher.dispatch(b).boxed();
         assert!((&mut of_b).now_or_never().is_none(), "another node is not affected");
         gate.0.add_permits(1);
-        assert_eq!(first.await, Ok("a".into()));
-        let mut third = dispatcher.dispatch(&a).boxed();
+        assert_eq!(first.await.as_deref(), Ok(&b"a"[..]));
+        let mut third = dispatcher.dispatch(a.clone()).boxed();
         assert!((&mut third).now_or_never().is_none(), "a response makes room for the next");
         drop((second, third, of_b));
         assert_eq!(dispatcher.lock().all, 0);
@@ -149,20 +154,20 @@ mod tests {
         let (dispatcher, _gate) = dispatcher(2, 2);
         let requests = ["a", "b"].map(request);
         let mut held: Vec<_> =
-            requests.iter().map(|one| dispatcher.dispatch(one).boxed()).collect();
+            requests.into_iter().map(|one| dispatcher.dispatch(one).boxed()).collect();
         assert!(held.iter_mut().all(|one| one.now_or_never().is_none()));
-        let beyond = request("c");
-        let beyond = dispatcher.dispatch(&beyond).await;
-        assert_eq!(beyond, Err(NodeRequestError::TooMany(TooManyOf::Hub)));
+        let beyond = dispatcher.dispatch(request("c")).await;
+        assert_eq!(beyond, Err(TooManyOf::Hub.into()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_ends_at_its_deadline() {
+    async fn a_request_has_an_answer_in_words_before_its_time_is_over() {
         let (dispatcher, _gate) = dispatcher(2, 2);
-        let request = request("a");
-        let outcome = dispatcher.dispatch(&request).await;
-        assert_eq!(outcome, Err(NodeRequestError::DeadlineExceeded));
-        assert!(Instant::now() >= request.deadline);
+        let begun = Instant::now();
+        let outcome = dispatcher.dispatch(request("a")).await;
+        let Err(RequestError::Unavailable(reason)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(reason, "the controller did not answer within 9500 ms");
+        assert_eq!(begun.elapsed(), Duration::from_millis(9_500));
         assert_eq!(dispatcher.lock().all, 0);
     }
 

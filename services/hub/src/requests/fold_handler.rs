@@ -1,14 +1,17 @@
-//! Responses from the hub's own fold.
+//! What the hub's own fold decides: whether a node may send the body of a request, and the objects that the
+//! fold has.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use headwater_event::{AnswerBody, NodeRequest, RequestError, RequestVerb, ResourceKey};
+use headwater_object::{SigningRequest, TokenClaim};
 use headwater_telemetry::error_chain;
 
-use super::{NodeRequest, NodeRequestError, RequestHandler, Verb};
+use super::RequestHandler;
 use crate::fold::Fold;
 
-/// Responds to a `Get` with an object of the hub's fold, and passes every other request on.
+/// Answers a get with an object of the hub's fold. Checks the bodies of the others against the fold, and
+/// passes them on with what it has checked.
 pub(crate) struct FoldRequestHandler {
     fold: Arc<Fold>,
     next: Arc<dyn RequestHandler>,
@@ -19,17 +22,36 @@ impl FoldRequestHandler {
     pub(crate) fn new(fold: Arc<Fold>, next: Arc<dyn RequestHandler>) -> Self {
         Self { fold, next }
     }
+
+    /// The object at `key` in the streams of the node.
+    fn object(
+        &self,
+        request: &NodeRequest,
+        key: &ResourceKey,
+    ) -> Result<Option<bytes::Bytes>, RequestError> {
+        let object = self.fold.object(&request.node, key);
+        object.map_err(|error| RequestError::Unavailable(error_chain(&error)))
+    }
 }
 
 #[tonic::async_trait]
 impl RequestHandler for FoldRequestHandler {
-    async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
-        if request.verb == Verb::Get {
-            let object = self.fold.object(&request.node, &request.key);
-            let object =
-                object.map_err(|error| NodeRequestError::Unavailable(error_chain(&error)))?;
-            if let Some(object) = object {
-                return Ok(object);
+    async fn handle(&self, mut request: NodeRequest) -> Result<AnswerBody, RequestError> {
+        match request.verb {
+            RequestVerb::Get => {
+                if let Some(object) = self.object(&request, &request.key)? {
+                    return Ok(object.into());
+                }
+                request.body = bytes::Bytes::new();
+            }
+            RequestVerb::Token => {
+                let claim = TokenClaim::parse(&request.key, &request.body)?;
+                claim.check(self.object(&request, &claim.pod)?.as_deref())?;
+                request.body = claim.body();
+            }
+            RequestVerb::Csr => {
+                let signing = SigningRequest::parse(&request.node, &request.key, &request.body)?;
+                request.body = signing.body();
             }
         }
         self.next.handle(request).await

@@ -1,8 +1,6 @@
 //! The seam to what responds to nodes beyond the hub's own fold.
 
-use bytes::Bytes;
-
-use super::{NodeRequest, NodeRequestError};
+use headwater_event::{AnswerBody, NodeRequest, RequestError};
 
 /// Responds to requests of nodes.
 ///
@@ -11,11 +9,11 @@ use super::{NodeRequest, NodeRequestError};
 /// [`requests_max`](crate::HubLimits::requests_max).
 #[tonic::async_trait]
 pub trait RequestHandler: Send + Sync {
-    /// The body of the response to `request`.
+    /// The answer to `request`. The hub has checked that the node may ask for it.
     ///
     /// # Errors
-    /// See [`NodeRequestError`]. A verb that the handler does not know is `Invalid`.
-    async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError>;
+    /// See [`RequestError`].
+    async fn handle(&self, request: NodeRequest) -> Result<AnswerBody, RequestError>;
 }
 
 /// The handler of a hub that has its fold and nothing beyond it.
@@ -24,8 +22,8 @@ pub struct NoRequestHandler;
 
 #[tonic::async_trait]
 impl RequestHandler for NoRequestHandler {
-    async fn handle(&self, _: &NodeRequest) -> Result<Bytes, NodeRequestError> {
+    async fn handle(&self, _: NodeRequest) -> Result<AnswerBody, RequestError> {
         let why = "the log does not hold the object, and this hub has no controller to ask";
-        Err(NodeRequestError::Unavailable(why.to_owned()))
+        Err(RequestError::Unavailable(why.to_owned()))
     }
 }

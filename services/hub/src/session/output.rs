@@ -7,16 +7,15 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use headwater_event::{NodeRequest, RequestVerb};
 use headwater_proto::wire::HubFrame;
 use headwater_session::SharedPush;
 use headwater_session::message::{HubMessage, Request, Response};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{SessionTask, dismissal, spans};
 use crate::admission::Dismissal;
 use crate::metrics::EndReason;
-use crate::requests::{NodeRequest, Verb};
 
 /// The longest wait for a response: longer than any session lives.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -90,14 +89,13 @@ impl SessionTask {
 
     /// Dispatches a request of the node in a task of its own.
     pub(super) fn request(&mut self, request: Request) {
-        let Request { id, timeout_ms, key } = request;
+        let Request { id, timeout_ms, verb, key, body } = request;
         let timeout = Duration::from_millis(timeout_ms).min(REQUEST_TIMEOUT_MAX);
-        let deadline = Instant::now() + timeout;
-        let (node, body) = (self.node.clone(), Bytes::new());
-        let request = NodeRequest { node, deadline, verb: Verb::Get, key, body };
+        let (node, verb) = (self.node.clone(), verb.unwrap_or(RequestVerb::Get));
+        let request = NodeRequest { node, timeout, verb, key, body };
         let hub = self.hub.clone();
         self.requests.spawn(async move {
-            let outcome = hub.requests.dispatch(&request).await.map_err(Into::into);
+            let outcome = hub.requests.dispatch(request).await;
             Response { id, outcome }
         });
     }

@@ -2,6 +2,7 @@
 //! plane on loopback, or the server in memory that stands in for it. One suite holds both servers to
 //! the same.
 
+mod cloud;
 mod conformance;
 mod failures;
 mod follow;

@@ -66,6 +66,7 @@ impl EdgeSession {
             }
         }
         self.phase = Phase::Open { log_id: welcome.log_id };
+        self.verbs.clone_from(&welcome.verbs);
         outputs.push(EdgeOutput::Welcomed { log_id: welcome.log_id });
         for (stream, receiver) in &self.receivers {
             if let Some(seq) = receiver.stopped {

@@ -5,7 +5,7 @@ use headwater_event::Identity;
 use super::io::COUNTER_MAX;
 use super::send_window::SendWindow;
 use super::{HubCloseReason, HubOutput, HubSession, Phase, Violation};
-use crate::message::{Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, Welcome};
+use crate::message::{Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, RequestVerb, Welcome};
 use crate::source::StreamSource;
 
 impl HubSession {
@@ -89,6 +89,7 @@ impl HubSession {
             log_id,
             streams: self.senders.keys().cloned().collect(),
             known: known.clone(),
+            verbs: RequestVerb::ALL.to_vec(),
         })));
         if let Some(known) = known.filter(|known| known.outranks(&identity)) {
             return Err(HubCloseReason::Refused(stale(&known)));

@@ -1,10 +1,11 @@
-//! The objects that a node may request: those of its private stream, and those to which its pods
-//! refer. The log may not hold the latter yet.
+//! What a node may request, as far as a key decides that: the objects of its private stream, and those to
+//! which its pods refer. The log may not hold the latter yet.
 
 use std::collections::BTreeSet;
 
-use headwater_event::{Checkpoint, NodeName, ResourceKey, StreamId};
+use headwater_event::{Checkpoint, GetRule, NodeName, ResourceKey, StreamId};
 
+use crate::message::{Request, RequestError, RequestVerb};
 use crate::source::{SourceError, StreamSource};
 
 /// The references of the node's pods as of a position. A request for an object that the stream does
@@ -16,8 +17,39 @@ pub(super) struct RequestInterest {
 }
 
 impl RequestInterest {
-    /// Whether `node` may request `key`.
-    pub(super) fn includes(
+    /// Why `node` may not request this; `None`: its key does not forbid it. The body of the request, and
+    /// the spec of an object, are not looked at here. `is_shared`: the node has the shared stream.
+    pub(super) fn refusal(
+        &mut self,
+        source: &dyn StreamSource,
+        node: &NodeName,
+        request: &Request,
+        is_shared: bool,
+    ) -> Result<Option<RequestError>, SourceError> {
+        let forbidden = |why: &str| Ok(Some(RequestError::Forbidden(why.to_owned())));
+        let invalid = |want: &str| {
+            Ok(Some(RequestError::Invalid(format!("{}: want the key of a {want}", request.key))))
+        };
+        let rule = match (request.verb.unwrap_or(RequestVerb::Get), request.key.kind()) {
+            (RequestVerb::Get, _) => GetRule::of(node, &request.key),
+            (RequestVerb::Token, "serviceaccount") => GetRule::Named,
+            (RequestVerb::Token, _) => return invalid("serviceaccount"),
+            (RequestVerb::Csr, "certificatesigningrequest") => GetRule::Allowed,
+            (RequestVerb::Csr, _) => return invalid("certificatesigningrequest"),
+        };
+        match rule {
+            GetRule::Allowed | GetRule::OfSpec => Ok(None),
+            GetRule::Shared if is_shared => Ok(None),
+            GetRule::Named | GetRule::Shared if self.includes(source, node, &request.key)? => {
+                Ok(None)
+            }
+            GetRule::Named | GetRule::Shared => forbidden(RequestError::NOT_NAMED),
+            GetRule::Forbidden(why) => forbidden(why),
+        }
+    }
+
+    /// Whether the stream of `node` has `key`, or one of its pods names it.
+    fn includes(
         &mut self,
         source: &dyn StreamSource,
         node: &NodeName,

@@ -1,33 +1,38 @@
 //! The cloud's answers to the requests of nodes.
 
+use headwater_event::{NodeRequest, RequestError, RequestVerb};
 use headwater_object::payload::with_resource_version;
 
 use super::*;
-use crate::cloud::{CloudError, CloudRequest, CloudVerb};
 
-fn get(key: &str) -> CloudRequest {
-    CloudRequest {
-        node: "a".parse().expect("a name"),
+fn get(node: &str, key: &str) -> NodeRequest {
+    NodeRequest {
+        node: node.parse().expect("a name"),
         timeout: SOON,
-        verb: CloudVerb::Get,
+        verb: RequestVerb::Get,
         key: key.parse().expect("a key"),
         body: Bytes::new(),
     }
 }
 
 #[tokio::test]
-async fn the_cloud_responds_with_an_object_as_its_source_has_it() {
+async fn the_cloud_responds_with_an_object_that_a_pod_of_the_node_names() {
     let world = World::new();
     let running = world.start().await;
     let app = config("app", 1, "x");
-    running.list([app.clone()]).await;
+    let mut on_b = pod_value("db", "absent");
+    on_b["spec"]["nodeName"] = "b".into();
+    running.list([app.clone(), pod("web", "app"), object(on_b)]).await;
     let cloud = running.controller.cloud();
-    assert_eq!(
-        cloud.respond(get("d/configmap/app")).await,
-        Ok(with_resource_version(app.payload(), "1"))
-    );
-    let absent = get("d/configmap/absent");
-    let not_found = CloudError::NotFound(absent.key.clone());
-    assert_eq!(cloud.respond(absent).await, Err(not_found));
+    let answer = cloud.respond(get("a", "d/configmap/app")).await;
+    assert_eq!(answer.as_deref(), Ok(&*with_resource_version(app.payload(), "1")));
+    assert_eq!(cloud.respond(get("b", "d/configmap/absent")).await, Err(RequestError::NotFound));
+    for (node, key) in [("a", "d/configmap/absent"), ("b", "d/configmap/app"), ("c", "null/node/a")]
+    {
+        let outcome = cloud.respond(get(node, key)).await;
+        assert!(matches!(outcome, Err(RequestError::Forbidden(_))), "{node} {key}: {outcome:?}");
+    }
+    let token = NodeRequest { verb: RequestVerb::Token, ..get("a", "d/serviceaccount/robot") };
+    assert!(matches!(cloud.respond(token).await, Err(RequestError::Invalid(_))));
     running.controller.stop().await;
 }

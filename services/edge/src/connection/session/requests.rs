@@ -4,12 +4,21 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::ResourceKey;
-use headwater_session::message::{Request, RequestError, Response};
+use headwater_event::{AnswerBody, ResourceKey};
+use headwater_session::message::{Request, RequestError, RequestVerb, Response};
 use tokio::sync::oneshot;
 
-/// The response of the cloud: the object, or why there is none.
-pub(crate) type CloudResponse = Result<Bytes, RequestError>;
+/// The response of the cloud: the answer, or why there is none.
+pub(crate) type CloudResponse = Result<AnswerBody, RequestError>;
+
+/// What a caller asks of the cloud.
+#[derive(Clone, Debug)]
+pub(crate) struct CloudAsk {
+    pub(crate) verb: RequestVerb,
+    pub(crate) key: ResourceKey,
+    /// The input of the verb; empty for a get.
+    pub(crate) body: Bytes,
+}
 
 /// The open requests, by id.
 #[derive(Debug, Default)]
@@ -22,7 +31,7 @@ impl CloudRequests {
     /// Registers a request; the protocol sends it.
     pub(super) fn open(
         &mut self,
-        key: ResourceKey,
+        ask: CloudAsk,
         timeout: Duration,
         reply: oneshot::Sender<CloudResponse>,
     ) -> Request {
@@ -30,7 +39,8 @@ impl CloudRequests {
         self.last_id += 1;
         self.open.insert(self.last_id, reply);
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        Request { id: self.last_id, timeout_ms, key }
+        let CloudAsk { verb, key, body } = ask;
+        Request { id: self.last_id, timeout_ms, verb: Some(verb), key, body }
     }
 
     /// Answers the caller of a request.

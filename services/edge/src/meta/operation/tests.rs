@@ -204,12 +204,12 @@ fn connection_and_meta_sync_are_understood() {
 
 proptest! {
     #[test]
-    fn no_operation_panics(source in ".{0,12}", resource in ".{0,40}", content in ".{0,40}", verb in 0..13_usize) {
+    fn no_operation_panics(source in ".{0,12}", resource in ".{0,40}", content in ".{0,40}", verb in 0..15_usize) {
         let verbs = [
             Verb::Insert, Verb::Update, Verb::Delete, Verb::Query, Verb::Response,
             Verb::Connection, Verb::MetaSync, Verb::Action, Verb::ActionResult,
             Verb::CreateVolume, Verb::DeleteVolume, Verb::ControllerPublishVolume,
-            Verb::ControllerUnpublishVolume,
+            Verb::ControllerUnpublishVolume, Verb::Token, Verb::Csr,
         ];
         let _ = planned(&source, verbs[verb], &resource, &content);
     }

@@ -122,8 +122,7 @@ async fn sessions_that_are_not_admitted_or_parked_are_counted_by_reason() {
     let mut clone = TestEdge::connect(hub.address(), identity("a", 1, 2)).await;
     assert_eq!(refused(clone.receive_end().await), RefusalCode::Clone);
     until_value(&registry, r#"hellos_total{outcome="clone"}"#, 1.0).await;
-    let request =
-        Request { id: 1, key: "d/secret/foreign".parse().expect("a key"), timeout_ms: 1000 };
+    let request = Request::get(1, 1000, "d/secret/foreign".parse().expect("a key"));
     let mut another = TestEdge::connect(hub.address(), identity("c", 1, 1)).await;
     another.receive_until("a welcome", TestEdge::is_open).await;
     another.sender.send(EdgeMessage::Request(request).into()).await.expect("sent");

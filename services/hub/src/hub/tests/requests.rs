@@ -1,28 +1,28 @@
-//! Requests of nodes: the fold responds first, then the handler of the composition.
+//! Requests of nodes: the fold responds first and checks bodies, then the handler of the composition.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use headwater_event::{AnswerBody, NodeRequest, RequestVerb};
 use headwater_log::Claimant;
 use headwater_session::message::{Request, RequestError};
 use uuid::Uuid;
 
 use super::*;
-use crate::requests::{NodeRequest, NodeRequestError};
 use edge::Wire;
 
 /// Responds in order with what a test gives it, and then never. Keeps the requests.
 #[derive(Default)]
 struct ScriptedHandler {
-    outcomes: Mutex<VecDeque<Result<Bytes, NodeRequestError>>>,
+    outcomes: Mutex<VecDeque<Result<AnswerBody, RequestError>>>,
     requests: Mutex<Vec<NodeRequest>>,
 }
 
 #[tonic::async_trait]
 impl RequestHandler for ScriptedHandler {
-    async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
-        self.requests.lock().expect("whole").push(request.clone());
+    async fn handle(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
+        self.requests.lock().expect("whole").push(request);
         let outcome = self.outcomes.lock().expect("whole").pop_front();
         match outcome {
             Some(outcome) => outcome,
@@ -37,13 +37,21 @@ const POD: &str =
 
 /// The outcome of a request of node `a` over `wire`.
 async fn request(
-    (sender, receiver): &mut Wire,
+    wire: &mut Wire,
     id: u64,
     key: &str,
     timeout_ms: u64,
-) -> Result<Bytes, RequestError> {
+) -> Result<AnswerBody, RequestError> {
     let key = key.parse().expect("a key");
-    let request = Request { id, timeout_ms, key };
+    ask(wire, Request::get(id, timeout_ms, key)).await
+}
+
+/// The outcome of a request over `wire`.
+pub(super) async fn ask(
+    (sender, receiver): &mut Wire,
+    request: Request,
+) -> Result<AnswerBody, RequestError> {
+    let id = request.id;
     sender.send(EdgeMessage::Request(request).into()).await.expect("sent");
     loop {
         let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a session");
@@ -62,11 +70,12 @@ async fn the_fold_responds_first_and_then_the_handler() {
     cloud.set("node/b", "foreign", Some("{}".to_owned())).await;
     cloud.set_key("node/a", "d/pod/web", Some(POD.to_owned())).await;
     let handler = Arc::new(ScriptedHandler::default());
-    let unavailable = || NodeRequestError::Unavailable("away".to_owned());
+    let unavailable = || RequestError::Unavailable("away".to_owned());
+    let forbidden = || RequestError::Forbidden("why".to_owned());
     handler.outcomes.lock().expect("whole").extend([
-        Ok(Bytes::from_static(b"{\"fresh\":1}")),
-        Err(NodeRequestError::NotFound),
-        Err(NodeRequestError::Forbidden),
+        Ok(Bytes::from_static(b"{\"fresh\":1}").into()),
+        Err(RequestError::NotFound),
+        Err(forbidden()),
         Err(unavailable()),
     ]);
     let engine = Arc::new(MemoryEngine::new());
@@ -83,17 +92,18 @@ async fn the_fold_responds_first_and_then_the_handler() {
     let held = request(&mut wire, 1, "d/configmap/held", 1_000).await;
     assert_eq!(held.as_deref(), Ok(&b"{\"held\":1}"[..]));
     let foreign = request(&mut wire, 2, "d/configmap/foreign", 1_000).await;
-    assert_eq!(foreign, Err(RequestError::Forbidden));
+    assert_eq!(foreign, Err(RequestError::Forbidden(RequestError::NOT_NAMED.to_owned())));
     assert!(handler.requests.lock().expect("whole").is_empty(), "neither reached the handler");
 
     let absent = "d/configmap/absent";
     let fresh = request(&mut wire, 3, absent, 1_000).await;
     assert_eq!(fresh.as_deref(), Ok(&b"{\"fresh\":1}"[..]));
     assert_eq!(request(&mut wire, 4, absent, 1_000).await, Err(RequestError::NotFound));
-    assert_eq!(request(&mut wire, 5, absent, 1_000).await, Err(RequestError::Forbidden));
-    assert_eq!(request(&mut wire, 6, absent, 1_000).await, Err(unavailable().into()));
+    assert_eq!(request(&mut wire, 5, absent, 1_000).await, Err(forbidden()));
+    assert_eq!(request(&mut wire, 6, absent, 1_000).await, Err(unavailable()));
     let late = request(&mut wire, 7, absent, 20).await;
-    assert_eq!(late, Err(NodeRequestError::DeadlineExceeded.into()));
+    let Err(RequestError::Unavailable(reason)) = late else { panic!("{late:?}") };
+    assert!(reason.contains("did not answer within"), "{reason}");
     let requests = handler.requests.lock().expect("whole").clone();
     assert_eq!(requests.len(), 5);
     assert!(requests.iter().all(|request| request.node.as_str() == "a"));
@@ -117,13 +127,70 @@ async fn requests_beyond_the_bound_of_a_node_fail_at_once() {
     let hello = hello(identity("a", 1, 1), Vec::new());
     wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
     let key = || "d/configmap/absent".parse().expect("a key");
-    let held = Request { id: 1, timeout_ms: u64::MAX, key: key() };
+    let held = Request::get(1, u64::MAX, key());
     wire.0.send(EdgeMessage::Request(held).into()).await.expect("sent");
     until_true("request in flight", async || !handler.requests.lock().expect("whole").is_empty())
         .await;
     let beyond = request(&mut wire, 2, "d/configmap/absent", 1_000).await;
-    let Err(RequestError::Unavailable(reason)) = beyond else { panic!("{beyond:?}") };
-    assert!(reason.contains("too many requests of this node"), "{reason}");
+    let Err(RequestError::TooMany(reason)) = beyond else { panic!("{beyond:?}") };
+    assert!(reason.contains("of this node"), "{reason}");
+    hub.stop().await;
+}
+
+/// A pod with a token in a projected volume.
+const POD_WITH_TOKEN: &str = r#"{"metadata":{"uid":"u1"},"spec":{"serviceAccountName":"robot",
+    "volumes":[{"name":"t","projected":{"sources":[
+    {"serviceAccountToken":{"path":"token","audience":"vault"}}]}}],"containers":[]}}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fold_checks_the_body_of_a_request() {
+    let mut cloud = TestCloud::new(&["a", "b"]).await;
+    for node in ["node/a", "node/b"] {
+        let pod = POD_WITH_TOKEN.replace("u1", if node == "node/a" { "u1" } else { "u2" });
+        cloud.set_key(node, &format!("d/pod/of-{}", &node[5..]), Some(pod)).await;
+    }
+    let handler = Arc::new(ScriptedHandler::default());
+    let token = || Bytes::from_static(b"{\"status\":{\"token\":\"t\"}}");
+    handler.outcomes.lock().expect("whole").push_back(Ok(token().into()));
+    let engine = Arc::new(MemoryEngine::new());
+    let dependencies = HubDependencies {
+        requests: handler.clone(),
+        ..dependencies(&cloud.logs(), &engine, &Registry::new())
+    };
+    let hub = Hub::start(config(settings(), limits()), dependencies).await.expect("starts");
+    until_true("complete fold", async || hub.view().is_reconciled()).await;
+    let mut wire = dial(hub.address()).await.expect("a session");
+    let hello = hello(identity("a", 1, 1), Vec::new());
+    wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let claim = |id, pod: &str, uid: &str, audience: &str| {
+        let body = format!(
+            r#"{{"spec":{{"audiences":["{audience}"],"boundObjectRef":
+            {{"kind":"Pod","apiVersion":"v1","name":"{pod}","uid":"{uid}"}}}}}}"#
+        );
+        let key = "d/serviceaccount/robot".parse().expect("a key");
+        let verb = Some(RequestVerb::Token);
+        Request { verb, body: body.into(), ..Request::get(id, 1_000, key) }
+    };
+    for (id, pod, uid, audience, why) in [
+        (1, "of-b", "u2", "vault", "has no pod d/pod/of-b"),
+        (2, "of-a", "u2", "vault", "another UID"),
+        (3, "of-a", "u1", "https://else", "for this audience"),
+    ] {
+        let outcome = ask(&mut wire, claim(id, pod, uid, audience)).await;
+        let Err(RequestError::Forbidden(reason)) = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains(why), "{reason}");
+    }
+    let csr = Request {
+        verb: Some(RequestVerb::Csr),
+        body: Bytes::from_static(b"{}"),
+        ..Request::get(4, 1_000, "null/certificatesigningrequest/c".parse().expect("a key"))
+    };
+    let outcome = ask(&mut wire, csr).await;
+    assert!(matches!(outcome, Err(RequestError::Invalid(_))), "{outcome:?}");
+    assert!(handler.requests.lock().expect("whole").is_empty(), "none reached the handler");
+    let outcome = ask(&mut wire, claim(5, "of-a", "u1", "vault")).await;
+    assert_eq!(outcome.as_deref(), Ok(&*token()));
+    assert_eq!(handler.requests.lock().expect("whole").len(), 1);
     hub.stop().await;
 }
 

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 use std::{fs, io};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use headwater_event::RequestVerb;
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_session::message::{Request, RequestError, StreamProgress};
 use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -166,6 +170,22 @@ fn counted_in(registry: &Registry, family: &str, outcome: &str) -> f64 {
     of.expect("known").get_counter().get_value()
 }
 
+/// A request for the certificate of a node of the cluster.
+fn signing_request(node: &str) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+    let key = KeyPair::generate().expect("a key");
+    let pem = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+    let (request, signer) =
+        (BASE64_STANDARD.encode(pem), "kubernetes.io/kube-apiserver-client-kubelet");
+    let spec = serde_json::json!({
+        "request": request, "signerName": signer, "usages": ["client auth"],
+    });
+    serde_json::json!({ "spec": spec }).to_string()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     let mut cloud = TestCloud::new(&["a", "b"]).await;
@@ -203,19 +223,30 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
     let hello = super::hello(identity("a", 2, 2), Vec::new());
     sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
-    let key = "d/configmap/private".parse().expect("a key");
-    let request = Request { id: 7, timeout_ms: 1_000, key };
-    sender.send(EdgeMessage::Request(request).into()).await.expect("sent");
-    let answer = loop {
-        let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a session");
-        let message = HubMessage::try_from(message.expect("a message")).expect("well-formed");
-        match message {
-            HubMessage::Response(response) => break response.outcome,
-            HubMessage::Push(push) => assert_ne!(push.stream, stream(), "I6"),
-            _ => {}
-        }
-    };
-    assert_eq!(answer, Err(RequestError::Forbidden));
+    let bound = r#"{"kind":"Pod","apiVersion":"v1","name":"web","uid":"u-b"}"#;
+    let token = format!(r#"{{"spec":{{"audiences":["vault"],"boundObjectRef":{bound}}}}}"#);
+    let csr = signing_request("b");
+    for (id, verb, key, body) in [
+        (7, RequestVerb::Get, "d/configmap/private", String::new()),
+        (8, RequestVerb::Get, "null/node/b", String::new()),
+        (9, RequestVerb::Token, "d/serviceaccount/robot", token),
+        (10, RequestVerb::Csr, "null/certificatesigningrequest/c", csr),
+    ] {
+        let key = key.parse().expect("a key");
+        let request =
+            Request { verb: Some(verb), body: body.into(), ..Request::get(id, 1_000, key) };
+        sender.send(EdgeMessage::Request(request).into()).await.expect("sent");
+        let answer = loop {
+            let message = timeout(SOON, receiver.message()).await.expect("soon");
+            let message = message.expect("a session").expect("a message");
+            match HubMessage::try_from(message).expect("well-formed") {
+                HubMessage::Response(response) => break response.outcome,
+                HubMessage::Push(push) => assert_ne!(push.stream, stream(), "I6"),
+                _ => {}
+            }
+        };
+        assert!(matches!(answer, Err(RequestError::Forbidden(_))), "{verb}: {answer:?}");
+    }
     drop((sender, receiver));
 
     // Reports of pods, also of b's, are appended under a's name.
