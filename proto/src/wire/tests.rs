@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use uuid::Uuid;
 
-use super::{Ask, HubFrame, WireError, WireFault, answer_from_wire};
+use super::{Ask, HubFrame, WireFault, answer_from_wire};
 use crate::{cloud, log, replication as wire};
 
 fn stream() -> impl Strategy<Value = StreamId> {
