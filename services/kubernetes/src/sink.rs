@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `desired` | what the picture says of an object |
 //! | `plan` | which request comes next for an object |
+//! | `draft` | the requests that follow from a plan |
 //! | `queue` | which object comes next |
 //! | `lease` | which Lease comes next |
 //! | `memory` | what is remembered of an object |
@@ -22,6 +23,7 @@
 
 mod answer;
 mod desired;
+mod draft;
 mod lease;
 mod memory;
 mod metrics;

@@ -17,23 +17,19 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::answer::{Answer, send, unsendable};
 use super::desired::{Unreadable, desired_node, desired_pod};
+use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::lease::{Leases, Renewal, RenewalEnd};
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
-use super::plan::{
-    DesiredNode, DesiredPod, Facts, NO_CONTENT, Registration, Step, plan_node, plan_pod,
-};
+use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
 use super::request::WriteRequest;
 use super::troubles::Troubles;
 use super::{KubernetesSink, SinkDependencies};
 use crate::access::Connection;
-use crate::cluster_view::{ClusterView, NodeView, ObjectId, PodView};
+use crate::cluster_view::{ClusterView, ObjectId};
 use crate::digest::Digest;
 use crate::kind::Kind;
-use crate::node_object::NodeStatus;
 use crate::offline::OfflinePolicy;
-use crate::pod_status::OwnedStatus;
-use crate::raw_object::RawObject;
 
 /// How often the presence of the nodes is looked at: it ends without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -450,7 +446,7 @@ impl SinkRun {
         id: ObjectId,
         node: &NodeName,
         step: Step,
-        request: impl FnOnce(Purpose) -> Option<PlannedRequest>,
+        request: impl FnOnce(Purpose) -> Option<RequestDraft>,
     ) {
         let purpose = match step {
             Step::Rest => return,
@@ -461,7 +457,7 @@ impl SinkRun {
         if !self.queue.start(&id, node) {
             return;
         }
-        let PlannedRequest { request, content, order, start } = planned;
+        let RequestDraft { request, content, order, start } = planned;
         let call = Call { id, node: node.clone(), purpose, content, order, start };
         let is_of_node = !matches!(purpose, Purpose::CreateNode | Purpose::Tolerations);
         let request = request.build().map(|request| {
@@ -629,71 +625,6 @@ impl SinkRun {
             self.shown_troubles = self.troubles.clone();
             self.dependencies.troubles.send_replace(self.troubles.sentences());
         }
-    }
-}
-
-/// A request that was planned.
-struct PlannedRequest {
-    request: WriteRequest,
-    content: Digest,
-    order: Option<u64>,
-    start: EdgeStart,
-}
-
-fn pod_request(
-    purpose: Purpose,
-    pod: &ResourceKey,
-    desired: &DesiredPod,
-    view: &PodView,
-) -> Option<PlannedRequest> {
-    let (request, content) = match purpose {
-        Purpose::PodStatus => {
-            let status = desired.status.as_ref()?;
-            (WriteRequest::pod_status(pod, status.patch(&view.uid)), status.digest)
-        }
-        Purpose::DeletePod => (WriteRequest::delete_pod(pod, &view.uid), *NO_CONTENT),
-        Purpose::Tolerations => (WriteRequest::tolerations(pod, view), *NO_CONTENT),
-        Purpose::CreateNode | Purpose::NodeMetadata | Purpose::NodeStatus | Purpose::Lease => {
-            return None;
-        }
-    };
-    Some(PlannedRequest { request, content, order: view.order, start: EdgeStart::default() })
-}
-
-fn node_request(
-    purpose: Purpose,
-    node: &NodeName,
-    desired: &DesiredNode,
-    view: Option<&NodeView>,
-    selector: &str,
-    now_s: i64,
-) -> Option<PlannedRequest> {
-    let owned = &desired.owned;
-    let (request, content) = match (purpose, view) {
-        (Purpose::CreateNode, _) => {
-            let object = owned.new_object(node, selector);
-            (WriteRequest::create_node(object), owned.metadata_digest())
-        }
-        (Purpose::NodeMetadata, Some(view)) => {
-            let patch = owned.metadata_patch(&view.uid);
-            (WriteRequest::node_metadata(node, patch), owned.metadata_digest())
-        }
-        (Purpose::NodeStatus, Some(view)) => {
-            let patch = owned.status.patch(view, now_s);
-            (WriteRequest::node_status(node, patch), owned.status.digest)
-        }
-        _ => return None,
-    };
-    let order = view.and_then(|view| view.order);
-    Some(PlannedRequest { request, content, order, start: desired.start })
-}
-
-/// What the API shows after a write, as `compare` takes it.
-fn shown(purpose: Purpose, content: Digest, object: &RawObject) -> Digest {
-    match purpose {
-        Purpose::PodStatus => OwnedStatus::of(&object.value()["status"]).digest,
-        Purpose::NodeStatus => NodeStatus::of(&object.value()["status"]).digest,
-        _ => content,
     }
 }
 

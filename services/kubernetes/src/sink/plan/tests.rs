@@ -13,7 +13,7 @@ use crate::raw_object::RawObject;
 use crate::reflector::Step as WatchStep;
 
 const PRESENT: NodePresence = NodePresence { is_present: true, has_drained: true };
-const AWAY: NodePresence = NodePresence { is_present: false, has_drained: false };
+const AWAY: NodePresence = NodePresence { is_present: false, has_drained: true };
 
 /// What the API has: a Node, and a pod of it.
 struct Api {

@@ -1,0 +1,82 @@
+//! The requests that follow from a plan, and what the API shows after them.
+
+use headwater_controller::EdgeStart;
+use headwater_event::{NodeName, ResourceKey};
+
+use super::memory::Purpose;
+use super::plan::{DesiredNode, DesiredPod, NO_CONTENT};
+use super::request::WriteRequest;
+use crate::cluster_view::{NodeView, PodView};
+use crate::digest::Digest;
+use crate::node_object::NodeStatus;
+use crate::pod_status::OwnedStatus;
+use crate::raw_object::RawObject;
+
+/// A request for an object, and what it writes.
+pub(super) struct RequestDraft {
+    pub(super) request: WriteRequest,
+    pub(super) content: Digest,
+    /// The order of the version of the object that it was planned for.
+    pub(super) order: Option<u64>,
+    /// Where it creates a Node: the start of the edge.
+    pub(super) start: EdgeStart,
+}
+
+/// The request of a purpose for a pod.
+pub(super) fn pod_request(
+    purpose: Purpose,
+    pod: &ResourceKey,
+    desired: &DesiredPod,
+    view: &PodView,
+) -> Option<RequestDraft> {
+    let (request, content) = match purpose {
+        Purpose::PodStatus => {
+            let status = desired.status.as_ref()?;
+            (WriteRequest::pod_status(pod, status.patch(&view.uid)), status.digest)
+        }
+        Purpose::DeletePod => (WriteRequest::delete_pod(pod, &view.uid), *NO_CONTENT),
+        Purpose::Tolerations => (WriteRequest::tolerations(pod, view), *NO_CONTENT),
+        Purpose::CreateNode | Purpose::NodeMetadata | Purpose::NodeStatus | Purpose::Lease => {
+            return None;
+        }
+    };
+    Some(RequestDraft { request, content, order: view.order, start: EdgeStart::default() })
+}
+
+/// The request of a purpose for a Node, `now_s` seconds after the Unix epoch.
+pub(super) fn node_request(
+    purpose: Purpose,
+    node: &NodeName,
+    desired: &DesiredNode,
+    view: Option<&NodeView>,
+    selector: &str,
+    now_s: i64,
+) -> Option<RequestDraft> {
+    let owned = &desired.owned;
+    let (request, content) = match (purpose, view) {
+        (Purpose::CreateNode, _) => {
+            let object = owned.new_object(node, selector);
+            (WriteRequest::create_node(object), owned.metadata_digest())
+        }
+        (Purpose::NodeMetadata, Some(view)) => {
+            let patch = owned.metadata_patch(&view.uid);
+            (WriteRequest::node_metadata(node, patch), owned.metadata_digest())
+        }
+        (Purpose::NodeStatus, Some(view)) => {
+            let patch = owned.status.patch(view, now_s);
+            (WriteRequest::node_status(node, patch), owned.status.digest)
+        }
+        _ => return None,
+    };
+    let order = view.and_then(|view| view.order);
+    Some(RequestDraft { request, content, order, start: desired.start })
+}
+
+/// What the API shows after a write, as `compare` takes it.
+pub(super) fn shown(purpose: Purpose, content: Digest, object: &RawObject) -> Digest {
+    match purpose {
+        Purpose::PodStatus => OwnedStatus::of(&object.value()["status"]).digest,
+        Purpose::NodeStatus => NodeStatus::of(&object.value()["status"]).digest,
+        _ => content,
+    }
+}
