@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 
 use crate::access::{AccessError, Connection};
+use crate::act_as::ActAs;
 use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
@@ -28,11 +29,15 @@ use crate::kind::Kind;
 use crate::kind_watch::{KindMessage, KindNews, KindWatch};
 use crate::reflector::Step;
 use crate::request::{self, Page, Selection};
+use crate::rights_review::{REVIEW_INTERVAL, RightsReview};
 use crate::server::{
     LOOK_INTERVAL, ServerHistory, ServerLook, ServerRefusal, Verdict, check_version, identity_key,
     look,
 };
 use crate::settings::KubernetesSettings;
+
+/// The part of the source that names missing rights.
+const RIGHTS: &str = "rights";
 
 /// The messages of watches that may wait: enough to hide a page, few beside the objects held.
 const MESSAGES_MAX: usize = 64;
@@ -55,6 +60,8 @@ const TICKS_PER_SWEEP: u64 = 10;
 pub struct KubernetesSource {
     connection: Connection,
     settings: KubernetesSettings,
+    /// The rights to ask the server about, and as whom the controller writes.
+    rights: Option<RightsReview>,
 }
 
 /// The first list of a kind.
@@ -70,12 +77,14 @@ enum FirstList {
 enum Done {
     Fetched(Fetch, FetchAnswer),
     Looked(Result<ServerLook, RequestError>),
+    Reviewed(Result<Option<String>, RequestError>),
 }
 
 /// The source while it runs.
 struct Running {
     connection: Connection,
     settings: KubernetesSettings,
+    rights: Option<RightsReview>,
     published: Arc<dyn PublishedReader>,
     context: RunningContext,
     wanted: Wanted,
@@ -106,7 +115,15 @@ struct RunningContext {
 impl KubernetesSource {
     /// A source of the objects behind `connection`.
     pub fn new(connection: Connection, settings: KubernetesSettings) -> Self {
-        Self { connection, settings }
+        Self { connection, settings, rights: None }
+    }
+
+    /// Asks the server, when it lists, whether the controller has each right that it uses, as itself or
+    /// as a node. One that is missing is named in the state of the part `rights` until it is there.
+    #[must_use]
+    pub fn with_rights(self, act_as: ActAs) -> Self {
+        let rights = Some(RightsReview::new(&self.settings, act_as));
+        Self { rights, ..self }
     }
 
     /// Looks at the server once. A server that does not answer is no error: the source waits for it.
@@ -200,11 +217,12 @@ fn other_cluster(connection: &Connection, expected: String, found: String) -> So
 
 impl Running {
     fn new(source: KubernetesSource, context: SourceContext, first: &ServerLook) -> Self {
-        let KubernetesSource { connection, settings } = source;
+        let KubernetesSource { connection, settings, rights } = source;
         let SourceContext { published, wanted, events, states, .. } = context;
         Self {
             connection,
             settings,
+            rights,
             published,
             context: RunningContext { events, states },
             objects: ClusterObjects::new(wanted.clone()),
@@ -230,6 +248,7 @@ impl Running {
         let (messages, mut incoming) = mpsc::channel(MESSAGES_MAX);
         self.messages = messages;
         self.context.events.send(SourceEvent::Init).await?;
+        self.review_rights(Duration::ZERO);
         self.open_waves().await?;
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -250,6 +269,7 @@ impl Running {
                             is_looking = false;
                             self.looked(looked)?;
                         }
+                        Done::Reviewed(reviewed) => self.reviewed(reviewed),
                     }
                 }
                 () = self.wanted.changed(), if self.has_listed => self.look(),
@@ -457,6 +477,35 @@ impl Running {
         }
         self.look();
         Ok(())
+    }
+
+    /// Asks the server for the rights after `wait`.
+    fn review_rights(&mut self, wait: Duration) {
+        let Some(rights) = self.rights.clone() else { return };
+        let client = self.connection.client.clone();
+        self.requests.spawn(async move {
+            sleep(wait).await;
+            Done::Reviewed(rights.ask(&client).await)
+        });
+    }
+
+    /// Names what the controller may not do, until it may.
+    fn reviewed(&mut self, reviewed: Result<Option<String>, RequestError>) {
+        let states = &self.context.states;
+        match reviewed {
+            Ok(None) => return states.set(RIGHTS, SourceState::Following),
+            Ok(Some(cause)) => {
+                let server = &self.connection.server;
+                tracing::warn!(server, cause, "the controller lacks rights");
+                states.fail_for(RIGHTS, format!("{server}: {cause}"), REVIEW_INTERVAL);
+            }
+            Err(error) => {
+                // The kinds name a server that is away.
+                let error = error.describe(&self.connection.server);
+                tracing::debug!(error, "the server does not say which rights there are");
+            }
+        }
+        self.review_rights(REVIEW_INTERVAL);
     }
 
     /// Sends changes to the controller.

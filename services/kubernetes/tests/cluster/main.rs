@@ -4,4 +4,5 @@
 mod failures;
 mod follow;
 mod identity;
+mod roles;
 mod world;
