@@ -17,7 +17,7 @@ use headwater_controller::{
 };
 use headwater_event::NodeName;
 use headwater_identity::Acceptor;
-use headwater_kubernetes::KubernetesSource;
+use headwater_kubernetes::{AccessError, KubernetesSource};
 use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
@@ -31,6 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Part, PartDependencies};
 use crate::data_dir::CONTROLLER_ADDRESS;
 use crate::settings::controller::ControllerSettings;
+use crate::settings::kubernetes::Kubernetes;
 use crate::{database, part};
 
 /// A controller as a process.
@@ -96,12 +97,13 @@ impl Part for ControllerPart {
         settings: ControllerSettings,
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
+        // Before the log is reached, so that wrong credentials end the start whatever else is away.
+        let kubernetes = kubernetes(&settings.kubernetes).await?;
         let registry = &dependencies.metrics.registry;
         let logs = part::log::open_when_reachable(&settings.kafka, Self::NAME, registry).await?;
         let published = open(dependencies, "published")?;
         let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
-        let kubernetes = kubernetes(&settings).await?;
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
@@ -242,6 +244,8 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());
+    let source_states = controller.source_states();
+    health.warn(move || source_states.borrow().troubles());
 }
 
 /// What is wrong with a controller now: its publishing, then each part of its sources.
@@ -257,11 +261,16 @@ pub(crate) fn troubles(
 
 /// The source of a controller that follows a Kubernetes API. The API is looked at once, so that wrong
 /// credentials and a server that is too old end the start.
-async fn kubernetes(settings: &ControllerSettings) -> Result<Option<KubernetesSource>, Failure> {
-    let Some(access) = settings.kubernetes.access() else { return Ok(None) };
-    let source = KubernetesSource::new(access.connect().await?, settings.kubernetes.source());
+///
+/// # Errors
+/// The API cannot be used until a person acts.
+pub(crate) async fn kubernetes(
+    settings: &Kubernetes,
+) -> Result<Option<KubernetesSource>, AccessError> {
+    let Some(access) = settings.access() else { return Ok(None) };
+    let source = KubernetesSource::new(access.connect().await?, settings.source());
     source.check().await?;
-    Ok(Some(source))
+    Ok(Some(source.with_rights(settings.act_as)))
 }
 
 /// Where objects come from.

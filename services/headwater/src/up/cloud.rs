@@ -14,6 +14,7 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, PresenceFeed,
     WallClock,
 };
+use headwater_kubernetes::AccessError;
 use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, Role};
 use headwater_session::HubSettings;
@@ -26,7 +27,7 @@ use super::requests::CloudRequestHandler;
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
-use crate::part::controller::{SourceSettings, sources};
+use crate::part::controller::{SourceSettings, kubernetes, sources};
 use crate::settings::up::Settings;
 
 /// The name of the hub in progress records.
@@ -66,6 +67,9 @@ pub(crate) enum CloudError {
     /// The controller does not start.
     #[error("the controller does not start")]
     Controller(#[from] ControllerError),
+    /// The Kubernetes API cannot be used.
+    #[error(transparent)]
+    Kubernetes(#[from] AccessError),
     /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
@@ -84,6 +88,7 @@ impl Cloud {
         seen: &Metrics,
         clock: &WallClock,
     ) -> Result<Self, CloudError> {
+        let kubernetes = kubernetes(&settings.kubernetes).await?;
         let open = |store, path, schema| {
             let path = data.cloud(path);
             let engine = database::open(&path, Role::Fold, memory, schema).map_err(|source| {
@@ -109,7 +114,10 @@ impl Cloud {
             upstream: upstream.clone(),
             published: published.clone(),
             picture: open("picture", "controller/picture", schema::CONTROLLER)?,
-            sources: sources(of_sources, &nodes_seen),
+            sources: match kubernetes {
+                Some(source) => vec![Box::new(source)],
+                None => sources(of_sources, &nodes_seen),
+            },
             sink: Box::new(PodRemoval),
             nodes,
             address: None,
