@@ -19,7 +19,7 @@ const ACCOUNT: &str = "headwater-controller";
 const USER: &str = "system:serviceaccount:headwater-system:headwater-controller";
 
 /// How long a role may take to be known to the server.
-const KNOWN_WITHIN: Duration = Duration::from_secs(20);
+const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
