@@ -8,6 +8,7 @@ use std::process::Command;
 
 use headwater_daemon::{Daemon, DaemonError, DataFolder, free_ports};
 
+use crate::audit::{AUDIT_POLICY, AuditLog};
 use crate::certificates::{Certificates, write_private};
 use crate::error::ClusterError;
 use crate::flags::{FlagDependencies, Ports};
@@ -36,11 +37,14 @@ pub struct ControlPlaneSettings {
     pub data: Option<PathBuf>,
     /// The port of the API; else any that is free.
     pub port: Option<u16>,
+    /// Whether the API server keeps an audit log: [`ControlPlane::audit_log`].
+    pub audit: bool,
 }
 
 impl Default for ControlPlaneSettings {
     fn default() -> Self {
-        Self { parts: Part::ALL.to_vec(), flags: BTreeMap::new(), data: None, port: None }
+        let (parts, flags) = (Part::ALL.to_vec(), BTreeMap::new());
+        Self { parts, flags, data: None, port: None, audit: false }
     }
 }
 
@@ -85,8 +89,11 @@ impl ControlPlane {
         parts.extend(settings.parts);
         let has_controllers = parts.contains(&Part::ControllerManager);
         for part in parts {
-            let more = settings.flags.get(&part).map(Vec::as_slice).unwrap_or_default();
-            let daemon = cluster.daemon(part, ports, has_controllers, more)?;
+            let mut more = settings.flags.get(&part).cloned().unwrap_or_default();
+            if part == Part::ApiServer && settings.audit {
+                more.extend(cluster.audit_flags()?);
+            }
+            let daemon = cluster.daemon(part, ports, has_controllers, &more)?;
             cluster.parts.insert(part, daemon);
         }
         cluster.resume()?;
@@ -199,6 +206,59 @@ impl ControlPlane {
         let path = folder.join(format!("{}.kubeconfig", user.replace('/', "-")));
         self.write_kubeconfig(&path, user, group)?;
         Ok(path)
+    }
+
+    /// A kubeconfig of a service account, by a token that lasts an hour.
+    ///
+    /// # Errors
+    /// There is no such account, or the file cannot be written.
+    pub fn kubeconfig_of_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<PathBuf, ClusterError> {
+        let output = self.kubectl().args(["create", "token", name, "-n", namespace]).output();
+        let output = output
+            .map_err(|source| DaemonError::Program { program: "kubectl".to_owned(), source })?;
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(ClusterError::NoToken {
+                account: format!("{namespace}/{name}"),
+                complaint,
+            });
+        }
+        let folder = self.folder.path().join("users");
+        fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
+        let path = folder.join(format!("{namespace}-{name}.kubeconfig"));
+        let token = String::from_utf8_lossy(&output.stdout);
+        let authority = &self.certificates.authority;
+        let text = kubeconfig::text_of_token(&self.server, authority, token.trim());
+        write_private(&path, &text)?;
+        Ok(path)
+    }
+
+    /// The audit log so far.
+    ///
+    /// # Errors
+    /// It cannot be read: the settings left it out, or a line is not an event.
+    pub fn audit_log(&self) -> Result<AuditLog, ClusterError> {
+        let path = self.audit_file();
+        let text = fs::read_to_string(&path).map_err(DaemonError::file(&path))?;
+        Ok(AuditLog::parse(&text)?)
+    }
+
+    fn audit_file(&self) -> PathBuf {
+        self.folder.path().join("audit.log")
+    }
+
+    /// The flags of the audit log, whose policy they name.
+    fn audit_flags(&self) -> Result<[String; 2], DaemonError> {
+        let policy = self.folder.path().join("audit-policy.yaml");
+        fs::write(&policy, AUDIT_POLICY).map_err(DaemonError::file(&policy))?;
+        Ok([
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", self.audit_file().display()),
+        ])
     }
 
     fn write_kubeconfig(

@@ -7,9 +7,19 @@ use crate::certificates::{Authority, Credentials};
 
 /// The text of a kubeconfig for the holder of `credentials`.
 pub(crate) fn text(server: &str, authority: &Authority, credentials: &Credentials) -> String {
-    let [ca, certificate, key] =
-        [authority.certificate(), &credentials.certificate, &credentials.key]
-            .map(|pem| STANDARD.encode(pem));
+    let [certificate, key] =
+        [&credentials.certificate, &credentials.key].map(|pem| STANDARD.encode(pem));
+    let user = format!("client-certificate-data: {certificate}\n    client-key-data: {key}");
+    text_of(server, authority, &user)
+}
+
+/// The text of a kubeconfig for the holder of `token`.
+pub(crate) fn text_of_token(server: &str, authority: &Authority, token: &str) -> String {
+    text_of(server, authority, &format!("token: {token}"))
+}
+
+fn text_of(server: &str, authority: &Authority, user: &str) -> String {
+    let ca = STANDARD.encode(authority.certificate());
     format!(
         "\
 apiVersion: v1
@@ -26,8 +36,7 @@ clusters:
 users:
 - name: headwater
   user:
-    client-certificate-data: {certificate}
-    client-key-data: {key}
+    {user}
 "
     )
 }

@@ -22,6 +22,7 @@
 //! | `control_plane` | the parts together, their data, their clients |
 //! | `part` | the parts, in the order in which they start |
 //! | `flags` | the flags of each part |
+//! | `audit` | the audit log: which requests were refused, and which rights were not used |
 //! | `health` | the requests by which a part is known to be ready |
 //! | `certificates` | the CAs, and what they sign |
 //! | `kubeconfig` | the file by which a client finds the API and proves who it is |
@@ -31,6 +32,7 @@
 //! | `suite` | Kubernetes' own tests |
 //! | `error` | the failures |
 
+mod audit;
 mod certificates;
 mod control_plane;
 mod error;
@@ -43,6 +45,7 @@ mod program;
 mod source;
 mod suite;
 
+pub use audit::{AuditError, AuditLog, AuditedRight};
 pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
 pub use headwater_daemon::Daemon;

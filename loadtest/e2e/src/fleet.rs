@@ -136,6 +136,17 @@ impl Fleet {
         self.add(name, args);
     }
 
+    /// Starts a controller that follows the Kubernetes API of `kubeconfig`, with the default heartbeats.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_kubernetes_controller(&mut self, name: &str, kubeconfig: &Path) {
+        let kubeconfig = kubeconfig.display().to_string();
+        let mut args = vec!["controller".to_owned(), "--kubeconfig".to_owned(), kubeconfig];
+        args.extend(self.on_kafka(&TIMEOUTS));
+        self.add(name, args);
+    }
+
     /// Starts a controller that takes objects as JSON lines too, and gives the socket that it makes.
     ///
     /// # Panics

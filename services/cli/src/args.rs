@@ -17,6 +17,7 @@ use clap_complete::engine::ArgValueCompleter;
 use headwater_settings::{DATA_DEFAULT, Runtime};
 
 use self::kafka::KafkaArgs;
+use self::kubernetes::{ApiArgs, KubernetesArgs};
 use self::run::RunArgs;
 use self::topics::Topics;
 use crate::candidates;
@@ -113,11 +114,15 @@ pub struct Target {
 #[derive(Debug, Args)]
 pub struct Up {
     /// Folder of Kubernetes manifests: YAML or JSON, with subfolders
-    #[arg(value_name = "MANIFESTS", required_unless_present_any = ["objects", "print_config"])]
+    // Not required: a settings file may name a kubeconfig.
+    #[arg(value_name = "MANIFESTS", conflicts_with_all = ["kubeconfig", "in_cluster"])]
     pub manifests: Option<PathBuf>,
     /// Also receive objects as JSON lines on this unix socket
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["kubeconfig", "in_cluster"])]
     pub objects: Option<PathBuf>,
+    // Instead of manifests and objects.
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
     /// Data directory
     #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub data: PathBuf,
@@ -525,6 +530,9 @@ pub struct Doctor {
     /// Output form
     #[arg(short, long, default_value = "table")]
     pub output: HistoryOutput,
+    // Checks the API, too: its version, its clock, and the rights of a controller.
+    #[command(flatten)]
+    pub api: ApiArgs,
     #[command(flatten)]
     pub target: Target,
 }
@@ -544,7 +552,9 @@ mod tests {
     fn wrong_usage_is_refused() {
         for wrong in [
             &["headwater", "get"][..],
-            &["headwater", "up"],
+            &["headwater", "up", "demo", "--kubeconfig", "k"],
+            &["headwater", "up", "--objects", "o", "--in-cluster"],
+            &["headwater", "doctor", "--act-as", "root"],
             &["headwater", "get", "pods", "-o", "xml"],
             &["headwater", "get", "pods", "-w", "--at", "3"],
             &["headwater", "logs", "web", "-c", "a", "--all-containers"],

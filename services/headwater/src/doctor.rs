@@ -1,5 +1,5 @@
-//! `headwater doctor`: checks the machine and the data directory of a process, and advises what to
-//! do.
+//! `headwater doctor`: checks the machine, the data directory of a process and, on request, a
+//! Kubernetes API, and advises what to do.
 //!
 //! It runs with or without a running process, and changes nothing.
 
@@ -7,6 +7,7 @@ mod claims;
 mod clock;
 mod directory;
 mod disk;
+mod kubernetes;
 mod limits;
 mod sockets;
 
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &Doctor) -> CommandResult {
     checks.extend(limits::look());
     checks.extend(sockets::look(&data));
     checks.extend(claims::look(&data));
+    checks.extend(kubernetes::look(&args.api)?);
     match args.output {
         HistoryOutput::Json => {
             println!("{}", serde_json::to_string_pretty(&Report { checks: &checks })?);

@@ -5,6 +5,7 @@
 
 mod clock;
 mod command;
+mod controller_doors;
 mod data_dir;
 mod database;
 mod doctor;

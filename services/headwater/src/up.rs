@@ -42,6 +42,7 @@ use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
 use crate::part::signals::Signals;
 use crate::settings::controller::manifests_are_there;
+use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
@@ -94,6 +95,7 @@ pub(crate) fn run(args: Up) -> CommandResult {
         }
         return Ok(Outcome::Done);
     }
+    check_source(&args, &configured.settings.kubernetes).map_err(Failure::Usage)?;
     if let Some(manifests) = args.manifests.as_ref().filter(|manifests| !manifests.exists()) {
         return Err(Failure::message(format!(
             "{} does not exist: name a folder of manifests",
@@ -112,6 +114,24 @@ pub(crate) fn run(args: Up) -> CommandResult {
     open_files::make_room(nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run_traced(args, configured.settings))
+}
+
+/// Checks that objects come from somewhere, and not from two places that exclude each other.
+fn check_source(args: &Up, kubernetes: &Kubernetes) -> Result<(), String> {
+    let has_own = args.manifests.is_some() || args.objects.is_some();
+    match kubernetes.access() {
+        None if has_own => Ok(()),
+        None => Err("there is no source of objects: name a folder, headwater up MANIFESTS; or a \
+                     socket, --objects SOCKET; or a Kubernetes API, --kubeconfig FILE"
+            .to_owned()),
+        Some(_) if has_own => {
+            Err("the settings name a Kubernetes API, which excludes manifests and \
+                                   objects: leave those out, or unset kubeconfig and in_cluster in \
+                                   [kubernetes]"
+                .to_owned())
+        }
+        Some(access) => access.check().map_err(|error| headwater_telemetry::error_chain(&error)),
+    }
 }
 
 /// Runs with logs and traces.
@@ -270,7 +290,7 @@ fn operator_dependencies(
     stores: &Stores,
 ) -> OperatorDependencies {
     let stores = stores.clone();
-    let of_controller = part::controller::troubles(&cloud.controller);
+    let of_controller = part::controller::troubles(&cloud.controller, &cloud.sink_troubles);
     let of_hub = cloud.hub.view();
     let root = data.root().to_owned();
     let node_dir = {

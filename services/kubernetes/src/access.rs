@@ -12,6 +12,10 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::{Client, Config};
 use tower::{BoxError, Service, ServiceBuilder};
 
+use crate::failure::RequestError;
+use crate::rights::{Right, missing};
+use crate::server::{ServerVersion, ask_version};
+
 /// How the API is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -157,6 +161,28 @@ impl Access {
             source: Box::new(error),
         })?;
         Ok(Connection { client, server })
+    }
+}
+
+impl Connection {
+    /// Asks the server for its version and its time.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn version(&self) -> Result<ServerVersion, AccessError> {
+        ask_version(&self.client).await.map_err(|error| self.refused(&error))
+    }
+
+    /// Asks the server about each right, and returns those that this client lacks.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn missing(&self, rights: Vec<Right>) -> Result<Vec<Right>, AccessError> {
+        missing(&self.client, rights).await.map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &RequestError) -> AccessError {
+        AccessError::Refused(error.describe(&self.server))
     }
 }
 

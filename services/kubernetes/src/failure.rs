@@ -69,6 +69,15 @@ impl From<kube::Error> for RequestError {
 }
 
 impl RequestError {
+    /// The failure that an answer with another status than success states.
+    pub(crate) fn of_answer(code: http::StatusCode, body: &[u8]) -> Self {
+        let status = serde_json::from_slice(body).unwrap_or_else(|_| {
+            let message = code.canonical_reason().unwrap_or("the request was refused");
+            kube::core::Status::failure(message, "")
+        });
+        kube::Error::Api(kube::core::Status { code: code.as_u16(), ..status }.boxed()).into()
+    }
+
     /// The HTTP status of the answer, if there was one.
     pub(crate) fn code(&self) -> Option<u16> {
         match self {

@@ -38,6 +38,8 @@
 //! | `kind_objects` | the objects of a kind that the controller has |
 //! | `cluster_objects` | which objects the controller gets, over all kinds |
 //! | `fetches` | objects that are requested by themselves, and what a watch says meanwhile |
+//! | `rights` | the rights that the controller uses, and the question which of them it has |
+//! | `rights_review` | what the controller may not do, in words |
 //! | `server` | which cluster answers, its version, and whether its history went back |
 //! | `failure` | failed requests, in words |
 //! | `settings` | which objects the source takes |
@@ -66,6 +68,8 @@ mod pod_status;
 mod raw_object;
 mod reflector;
 mod request;
+mod rights;
+mod rights_review;
 mod server;
 mod settings;
 mod sink;
@@ -76,6 +80,8 @@ pub use self::access::{Access, AccessError, Connection};
 pub use self::act_as::ActAs;
 pub use self::cloud::KubernetesCloud;
 pub use self::offline::OfflinePolicy;
+pub use self::rights::{Right, rights};
+pub use self::server::ServerVersion;
 pub use self::settings::{EDGE_NODES, KubernetesSettings, SelectorError, check_selector};
 pub use self::sink::{KubernetesSink, SinkDependencies, SinkMetrics};
 pub use self::source::KubernetesSource;

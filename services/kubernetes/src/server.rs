@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use headwater_event::ResourceKey;
 use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::failure::{RequestError, send};
@@ -17,8 +19,11 @@ use crate::request::{Page, Selection, list};
 /// The oldest version of Kubernetes that Headwater works with, 1.33.
 const OLDEST: (u32, u32) = (1, 33);
 
+/// The first version that constrains impersonation by default (KEP-5284).
+const FIRST_WITH_IMPERSONATION: (u32, u32) = (1, 36);
+
 /// How long a look at the server may take.
-const LOOK_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the server is looked at.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
@@ -131,6 +136,72 @@ async fn look_at(client: &Client) -> Result<ServerLook, RequestError> {
     Ok(ServerLook { cluster: namespace.uid().to_owned(), order })
 }
 
+/// The version of an API server, and its clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerVersion {
+    /// The version, such as `v1.36.3`.
+    pub text: String,
+    /// Major and minor; `None`: they are no numbers.
+    number: Option<(u32, u32)>,
+    /// The time at the server when it answered, in seconds since the Unix epoch.
+    pub epoch_s: Option<i64>,
+}
+
+/// The answer to the question for the version.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionAnswer {
+    #[serde(default)]
+    major: String,
+    #[serde(default)]
+    minor: String,
+    git_version: String,
+}
+
+impl ServerVersion {
+    fn new(answer: VersionAnswer, date: Option<&str>) -> Self {
+        // Some clouds write 33+.
+        let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        Self {
+            number: number(&answer.major).zip(number(&answer.minor)),
+            text: answer.git_version,
+            epoch_s: date.map(|date| date.timestamp().as_second()),
+        }
+    }
+
+    /// Whether Headwater does not work with it. A version that is no number is not too old.
+    pub fn is_old(&self) -> bool {
+        self.number.is_some_and(|version| version < OLDEST)
+    }
+
+    /// Whether the controller can act as a node there.
+    pub fn has_impersonation(&self) -> bool {
+        self.number.is_none_or(|version| version >= FIRST_WITH_IMPERSONATION)
+    }
+}
+
+/// Asks the server for its version.
+pub(crate) async fn ask_version(client: &Client) -> Result<ServerVersion, RequestError> {
+    let asked = timeout(LOOK_WITHIN, request_version(client));
+    asked.await.unwrap_or(Err(RequestError::Silent(LOOK_WITHIN)))
+}
+
+async fn request_version(client: &Client) -> Result<ServerVersion, RequestError> {
+    let request = http::Request::get("/version").body(Body::empty());
+    let request = request.map_err(kube::core::request::Error::BuildRequest)?;
+    let response = client.send(request).await?;
+    let (head, body) = response.into_parts();
+    let body = body.collect_bytes().await?;
+    if !head.status.is_success() {
+        return Err(RequestError::of_answer(head.status, &body));
+    }
+    let answer = serde_json::from_slice(&body)
+        .map_err(|error| RequestError::Answer { line: error.line(), column: error.column() })?;
+    let date = head.headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
+    Ok(ServerVersion::new(answer, date))
+}
+
 /// Checks the version of the server.
 ///
 /// # Errors
@@ -139,20 +210,12 @@ pub(crate) async fn check_version(
     client: &Client,
     server: &str,
 ) -> Result<Result<(), ServerRefusal>, RequestError> {
-    let asked = timeout(LOOK_WITHIN, client.apiserver_version());
-    let info = asked.await.map_err(|_| RequestError::Silent(LOOK_WITHIN))??;
-    Ok(if is_old(&info.major, &info.minor) {
-        Err(ServerRefusal::TooOld { server: server.to_owned(), version: info.git_version })
+    let version = ask_version(client).await?;
+    Ok(if version.is_old() {
+        Err(ServerRefusal::TooOld { server: server.to_owned(), version: version.text })
     } else {
         Ok(())
     })
-}
-
-/// Whether a version is older than [`OLDEST`]. A version that is no number is not.
-fn is_old(major: &str, minor: &str) -> bool {
-    // Some clouds write 33+.
-    let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
-    number(major).zip(number(minor)).is_some_and(|version| version < OLDEST)
 }
 
 #[cfg(test)]
@@ -176,17 +239,31 @@ mod tests {
         assert_eq!(history.take(&at("b", 500)), Verdict::OtherCluster);
     }
 
+    fn version(major: &str, minor: &str) -> ServerVersion {
+        let text =
+            format!(r#"{{"major":"{major}","minor":"{minor}","gitVersion":"v{major}.{minor}.1"}}"#);
+        let answer = serde_json::from_str(&text).expect("an answer");
+        ServerVersion::new(answer, Some("Wed, 25 Nov 2026 17:11:35 GMT"))
+    }
+
     #[test]
     fn versions_are_compared_as_numbers() {
-        for (major, minor, old) in [
-            ("1", "32", true),
-            ("1", "33", false),
-            ("1", "9+", true),
-            ("1", "36+", false),
-            ("2", "0", false),
-            ("", "x", false),
+        for (major, minor, old, impersonates) in [
+            ("1", "32", true, false),
+            ("1", "33", false, false),
+            ("1", "9+", true, false),
+            ("1", "36+", false, true),
+            ("2", "0", false, true),
+            ("", "x", false, true),
         ] {
-            assert_eq!(is_old(major, minor), old, "{major}.{minor}");
+            let version = version(major, minor);
+            assert_eq!(version.is_old(), old, "{major}.{minor}");
+            assert_eq!(version.has_impersonation(), impersonates, "{major}.{minor}");
         }
+    }
+
+    #[test]
+    fn the_clock_of_a_server_is_the_date_of_its_answer() {
+        assert_eq!(version("1", "36").epoch_s, Some(1_795_626_695));
     }
 }

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 
 use crate::access::{AccessError, Connection};
+use crate::act_as::ActAs;
 use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::cluster_view::ClusterView;
 use crate::failure::{FailureKind, RequestError, send};
@@ -29,12 +30,16 @@ use crate::kind::Kind;
 use crate::kind_watch::{KindMessage, KindNews, KindWatch};
 use crate::reflector::Step;
 use crate::request::{self, Page, Selection};
+use crate::rights_review::{REVIEW_INTERVAL, RightsReview};
 use crate::server::{
     LOOK_INTERVAL, ServerHistory, ServerLook, ServerRefusal, Verdict, check_version, identity_key,
     look,
 };
 use crate::settings::KubernetesSettings;
 use crate::sink::{KubernetesSink, SinkDependencies};
+
+/// The part of the source that names missing rights.
+const RIGHTS: &str = "rights";
 
 /// The messages of watches that may wait: enough to hide a page, few beside the objects held.
 const MESSAGES_MAX: usize = 64;
@@ -58,6 +63,8 @@ pub struct KubernetesSource {
     connection: Connection,
     settings: KubernetesSettings,
     view: ClusterView,
+    /// The rights to ask the server about, and as whom the controller writes.
+    rights: Option<RightsReview>,
 }
 
 /// The first list of a kind.
@@ -73,12 +80,14 @@ enum FirstList {
 enum Done {
     Fetched(Fetch, FetchAnswer),
     Looked(Result<ServerLook, RequestError>),
+    Reviewed(Result<Option<String>, RequestError>),
 }
 
 /// The source while it runs.
 struct Running {
     connection: Connection,
     settings: KubernetesSettings,
+    rights: Option<RightsReview>,
     published: Arc<dyn PublishedReader>,
     context: RunningContext,
     wanted: Wanted,
@@ -110,13 +119,21 @@ struct RunningContext {
 impl KubernetesSource {
     /// A source of the objects behind `connection`.
     pub fn new(connection: Connection, settings: KubernetesSettings) -> Self {
-        Self { connection, settings, view: ClusterView::default() }
+        Self { connection, settings, view: ClusterView::default(), rights: None }
     }
 
     /// The sink that writes to the API of this source, which it sees through the watches of this source.
     pub fn sink(&self, dependencies: SinkDependencies) -> KubernetesSink {
         let selector = self.settings.node_selector.clone();
         KubernetesSink::new(self.connection.clone(), selector, self.view.clone(), dependencies)
+    }
+
+    /// Asks the server, when it lists, whether the controller has each right that it uses, as itself or
+    /// as a node. One that is missing is named in the state of the part `rights` until it is there.
+    #[must_use]
+    pub fn with_rights(self, act_as: ActAs) -> Self {
+        let rights = Some(RightsReview::new(&self.settings, act_as));
+        Self { rights, ..self }
     }
 
     /// Looks at the server once. A server that does not answer is no error: the source waits for it.
@@ -210,11 +227,12 @@ fn other_cluster(connection: &Connection, expected: String, found: String) -> So
 
 impl Running {
     fn new(source: KubernetesSource, context: SourceContext, first: &ServerLook) -> Self {
-        let KubernetesSource { connection, settings, view } = source;
+        let KubernetesSource { connection, settings, view, rights } = source;
         let SourceContext { published, wanted, events, states, .. } = context;
         Self {
             connection,
             settings,
+            rights,
             published,
             context: RunningContext { events, states },
             objects: ClusterObjects::new(wanted.clone()),
@@ -241,6 +259,7 @@ impl Running {
         let (messages, mut incoming) = mpsc::channel(MESSAGES_MAX);
         self.messages = messages;
         self.context.events.send(SourceEvent::Init).await?;
+        self.review_rights(Duration::ZERO);
         self.open_waves().await?;
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -267,6 +286,7 @@ impl Running {
                             is_looking = false;
                             self.looked(looked)?;
                         }
+                        Done::Reviewed(reviewed) => self.reviewed(reviewed),
                     }
                 }
                 Some(Err(error)) = self.watches.join_next() => {
@@ -477,6 +497,35 @@ impl Running {
         }
         self.look();
         Ok(())
+    }
+
+    /// Asks the server for the rights after `wait`.
+    fn review_rights(&mut self, wait: Duration) {
+        let Some(rights) = self.rights.clone() else { return };
+        let client = self.connection.client.clone();
+        self.requests.spawn(async move {
+            sleep(wait).await;
+            Done::Reviewed(rights.ask(&client).await)
+        });
+    }
+
+    /// Names what the controller may not do, until it may.
+    fn reviewed(&mut self, reviewed: Result<Option<String>, RequestError>) {
+        let states = &self.context.states;
+        match reviewed {
+            Ok(None) => return states.set(RIGHTS, SourceState::Following),
+            Ok(Some(cause)) => {
+                let server = &self.connection.server;
+                tracing::warn!(server, cause, "the controller lacks rights");
+                states.fail_for(RIGHTS, format!("{server}: {cause}"), REVIEW_INTERVAL);
+            }
+            Err(error) => {
+                // The kinds name a server that is away.
+                let error = error.describe(&self.connection.server);
+                tracing::debug!(error, "the server does not say which rights there are");
+            }
+        }
+        self.review_rights(REVIEW_INTERVAL);
     }
 
     /// Sends changes to the controller.

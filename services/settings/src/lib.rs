@@ -183,10 +183,19 @@ fn is_environment(metadata: &figment::Metadata) -> bool {
     metadata.name.contains("environment")
 }
 
+/// The tables whose entries have variables of their own, `HEADWATER_TABLE_ENTRY`.
+const TABLES: [&str; 2] = ["kubernetes", "pressure"];
+
 /// The setting that a variable means, its prefix taken off: what is Kafka's own has dots in its
 /// name, which a variable cannot have.
 fn key_of_variable(name: &str) -> String {
     let name = name.to_lowercase();
+    if let Some((table, entry)) = TABLES.iter().find_map(|table| {
+        let entry = name.strip_prefix(table)?.strip_prefix('_')?;
+        Some((table, entry))
+    }) {
+        return format!("{table}.{entry}");
+    }
     match name.strip_prefix("kafka_") {
         Some(of_kafka) => format!("kafka.{}", of_kafka.replace('_', ".")),
         None if name == "kafka" => "kafka.brokers".to_owned(),

@@ -10,6 +10,7 @@ fn a_variable_names_a_setting() {
         ("DATA", "data"),
         ("KAFKA", "kafka.brokers"),
         ("KAFKA_SASL_PASSWORD", "kafka.sasl.password"),
+        ("KUBERNETES_ACT_AS", "kubernetes.act_as"),
         ("SYNC_INTERVAL", "sync_interval"),
     ] {
         assert_eq!(key_of_variable(name), key);

@@ -23,7 +23,11 @@ pub enum CheckKind {
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Vec<Check>,
+    warnings: Vec<Warnings>,
 }
+
+/// The warnings of a part, as they are now.
+type Warnings = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 #[derive(Clone)]
 struct Check {
@@ -70,6 +74,11 @@ impl Health {
         self.checks.push(Check { name: name.into(), kind, run: Arc::new(run) });
     }
 
+    /// Adds warnings, which a verbose `readyz` lists. They fail no check. `read` must not block.
+    pub fn warn(&mut self, read: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+        self.warnings.push(Arc::new(read));
+    }
+
     /// Runs the checks of `kind`.
     pub fn report(&self, kind: CheckKind, query: &HealthQuery) -> HealthReport {
         let mut lines = String::from("[+]ping ok\n");
@@ -95,6 +104,11 @@ impl Health {
         let is_unknown = |name: &&String| !self.checks.iter().any(|check| check.name == **name);
         for name in query.excluded.iter().filter(is_unknown) {
             let _ = writeln!(lines, "warn: no check {name:?} to exclude");
+        }
+        if kind == CheckKind::Ready {
+            for warning in self.warnings.iter().flat_map(|read| read()) {
+                let _ = writeln!(lines, "warn: {warning}");
+            }
         }
         let text = match (passed, query.verbose) {
             (true, false) => "ok".to_owned(),
@@ -154,5 +168,16 @@ mod tests {
         assert!(ready.passed);
         assert!(ready.text.contains("[+]controller excluded: ok\n"), "{}", ready.text);
         assert!(ready.text.contains("warn: no check \"disk\" to exclude\n"), "{}", ready.text);
+    }
+
+    #[test]
+    fn a_warning_is_in_the_verbose_answer_and_fails_nothing() {
+        let mut health = Health::default();
+        health.warn(|| vec!["a right is missing".to_owned()]);
+        let report = |kind, query| health.report(kind, &HealthQuery::parse(query));
+        let ready = report(CheckKind::Ready, "verbose");
+        assert_eq!(ready.text, "[+]ping ok\nwarn: a right is missing\nreadyz check passed\n");
+        assert_eq!(report(CheckKind::Ready, "").text, "ok");
+        assert!(!report(CheckKind::Live, "verbose").text.contains("right"));
     }
 }

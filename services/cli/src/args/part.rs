@@ -27,10 +27,10 @@ pub struct Process {
 #[derive(Debug, Args)]
 pub struct Controller {
     /// Folder of Kubernetes manifests: YAML or JSON, with subfolders
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster"])]
     pub manifests: Option<PathBuf>,
     /// Receive objects as JSON lines on this unix socket, which the controller creates
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["kubeconfig", "in_cluster"])]
     pub objects: Option<PathBuf>,
     #[command(flatten)]
     pub kubernetes: KubernetesArgs,

@@ -12,12 +12,11 @@ use headwater_controller::source::NoticeKind;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, PodRemoval,
-    PresenceReceiver, Progress, Sink, Source, SourceError,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice,
+    PresenceReceiver, Progress, Source, SourceError,
 };
 use headwater_event::NodeName;
 use headwater_identity::Acceptor;
-use headwater_kubernetes::{KubernetesCloud, KubernetesSource, SinkDependencies, SinkMetrics};
 use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
@@ -29,6 +28,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Part, PartDependencies};
+use crate::controller_doors::{ControllerDoors, KubernetesApi, SinkTroubles};
 use crate::data_dir::CONTROLLER_ADDRESS;
 use crate::requests::CloudRequestHandler;
 use crate::settings::controller::ControllerSettings;
@@ -43,8 +43,7 @@ pub(crate) struct ControllerPart {
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
-    /// What keeps the sink from writing, in sentences.
-    sink_troubles: watch::Receiver<Vec<String>>,
+    sink_troubles: SinkTroubles,
     no_presence: Option<&'static str>,
     /// Ends the streams of hubs when it is dropped.
     _lane: DropGuard,
@@ -105,45 +104,37 @@ impl Part for ControllerPart {
         settings: ControllerSettings,
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
+        // Before the log is reached, so that wrong credentials end the start whatever else is away.
+        let kubernetes = KubernetesApi::connect(&settings.kubernetes).await?;
         let registry = &dependencies.metrics.registry;
         let logs = part::log::open_when_reachable(&settings.kafka, Self::NAME, registry).await?;
         let published = open(dependencies, "published")?;
         let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
-        let (kubernetes, cloud) = kubernetes(&settings).await?.unzip();
         let no_presence = (kubernetes.is_some() && lane.is_none()).then_some(NO_PRESENCE);
         if let Some(trouble) = no_presence {
             tracing::warn!("{trouble}");
         }
-        let (troubles, sink_troubles) = watch::channel(Vec::new());
-        let sink: Box<dyn Sink> = match &kubernetes {
-            Some(source) => Box::new(source.sink(SinkDependencies {
-                act_as: settings.kubernetes.act_as,
-                offline: settings.kubernetes.offline,
-                wall_clock: dependencies.clock.clone(),
-                metrics: SinkMetrics::new(registry)?,
-                troubles,
-            })),
-            None => Box::new(PodRemoval),
-        };
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
+        let doors = match kubernetes {
+            Some(api) => api.doors(registry, dependencies.clock.clone())?,
+            None => ControllerDoors::without_api(sources(
+                SourceSettings {
+                    manifests: settings.manifests.as_deref(),
+                    objects: settings.objects.as_deref(),
+                    allow_empty: settings.allow_empty,
+                    strict: settings.strict,
+                },
+                &nodes_seen,
+            )),
+        };
+        let ControllerDoors { sources, sink, answers, sink_troubles } = doors;
         let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
             upstream: logs.upstream.clone(),
             published: published.clone(),
             picture: open(dependencies, "picture")?,
-            sources: match kubernetes {
-                Some(source) => vec![Box::new(source)],
-                None => sources(
-                    SourceSettings {
-                        manifests: settings.manifests.as_deref(),
-                        objects: settings.objects.as_deref(),
-                        allow_empty: settings.allow_empty,
-                        strict: settings.strict,
-                    },
-                    &nodes_seen,
-                ),
-            },
+            sources,
             sink,
             nodes,
             address: lane.as_ref().map(|lane| lane.address.clone()),
@@ -161,11 +152,7 @@ impl Part for ControllerPart {
             tracing::info!(address = %lane.address, "hubs may connect");
             dependencies.data.set_address(CONTROLLER_ADDRESS, Some(lane.listening))?;
             let presence = Arc::new(PictureIntake(controller.presence()));
-            let cloud = match cloud {
-                Some(cloud) => controller.checked(Arc::new(cloud)),
-                None => controller.cloud(),
-            };
-            let asks = Arc::new(CloudRequestHandler(cloud));
+            let asks = Arc::new(CloudRequestHandler(answers.of(&controller)));
             let server = LaneServer { listener: lane.listener, tls: lane.tls, presence, asks };
             tokio::spawn(server.run(lane_stop.clone()));
         }
@@ -186,15 +173,15 @@ impl Part for ControllerPart {
     }
 
     fn health(&self, health: &mut Health) {
-        check(&self.controller, health);
+        check(&self.controller, &self.sink_troubles, health);
     }
 
     fn operator_dependencies(
         &self,
         dependencies: &PartDependencies,
     ) -> Option<OperatorDependencies> {
-        let of_controller = troubles(&self.controller);
-        let (of_sink, no_presence) = (self.sink_troubles.clone(), self.no_presence);
+        let of_controller = troubles(&self.controller, &self.sink_troubles);
+        let no_presence = self.no_presence;
         let base = dependencies.operator_dependencies(PartKind::Controller);
         let others = base.troubles.clone();
         Some(OperatorDependencies {
@@ -205,14 +192,8 @@ impl Part for ControllerPart {
                 published: self.published.clone(),
             }),
             troubles: Arc::new(move || {
-                let of_sink = of_sink.borrow().clone();
                 let no_presence = no_presence.map(ToOwned::to_owned);
-                of_controller()
-                    .into_iter()
-                    .chain(no_presence)
-                    .chain(of_sink)
-                    .chain(others())
-                    .collect()
+                of_controller().into_iter().chain(no_presence).chain(others()).collect()
             }),
             ..base
         })
@@ -275,7 +256,11 @@ fn open(
 }
 
 /// Adds the checks of liveness and readiness of a controller.
-pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
+pub(crate) fn check(
+    controller: &ControllerHandle,
+    sink_troubles: &SinkTroubles,
+    health: &mut Health,
+) {
     let publishing = controller.progress();
     health.check(CheckKind::Live, "publishing", move || {
         let runs = publishing.has_changed().is_ok();
@@ -283,30 +268,26 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());
+    let source_states = controller.source_states();
+    let sink_troubles = sink_troubles.clone();
+    health.warn(move || {
+        let of_sink = sink_troubles.borrow().clone();
+        source_states.borrow().troubles().into_iter().chain(of_sink).collect()
+    });
 }
 
-/// What is wrong with a controller now: its publishing, then each part of its sources.
+/// What is wrong with a controller now: its publishing, then each part of its sources, then its sink.
 pub(crate) fn troubles(
     controller: &ControllerHandle,
+    sink_troubles: &SinkTroubles,
 ) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
     let (progress, source_states) = (controller.progress(), controller.source_states());
+    let sink_troubles = sink_troubles.clone();
     move || {
         let publishing = progress.borrow().trouble.clone();
-        publishing.into_iter().chain(source_states.borrow().troubles()).collect()
+        let of_sink = sink_troubles.borrow().clone();
+        publishing.into_iter().chain(source_states.borrow().troubles()).chain(of_sink).collect()
     }
-}
-
-/// The source of a controller that follows a Kubernetes API, and the answers of that API to requests of
-/// nodes. The API is looked at once, so that wrong credentials and a server that is too old end the start.
-async fn kubernetes(
-    settings: &ControllerSettings,
-) -> Result<Option<(KubernetesSource, KubernetesCloud)>, Failure> {
-    let Some(access) = settings.kubernetes.access() else { return Ok(None) };
-    let connection = access.connect().await?;
-    let cloud = KubernetesCloud::new(connection.clone(), settings.kubernetes.act_as);
-    let source = KubernetesSource::new(connection, settings.kubernetes.source());
-    source.check().await?;
-    Ok(Some((source, cloud)))
 }
 
 /// Where objects come from.

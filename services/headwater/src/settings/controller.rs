@@ -184,6 +184,15 @@ impl ControllerSettings {
             );
             return Err(InvalidSetting::new("listen", what));
         }
+        if let Some(advertise) = &self.advertise
+            && !is_reachable(advertise)
+        {
+            let what = format!(
+                "hubs cannot connect to {advertise:?}: want the name or the address of this machine, \
+                 and a port, HOST:PORT"
+            );
+            return Err(InvalidSetting::new("advertise", what));
+        }
         if self.advertise.is_none() && listen.ip().is_unspecified() {
             let what = format!(
                 "hubs cannot connect to {listen}: set the address at which they reach this \
@@ -219,6 +228,16 @@ impl ControllerSettings {
     }
 }
 
+/// Whether an address, HOST:PORT, names a machine and a port.
+fn is_reachable(address: &str) -> bool {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return !address.ip().is_unspecified() && address.port() != 0;
+    }
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let is_name = headwater_event::name::check_dns1123_subdomain(&host.to_ascii_lowercase());
+    is_name.is_ok() && port.parse::<u16>().is_ok_and(|port| port != 0)
+}
+
 /// Checks that `folder` is a readable folder, and no part of a data directory.
 ///
 /// # Errors
@@ -235,5 +254,21 @@ pub(crate) fn manifests_are_there(folder: &Path) -> Result<(), String> {
         },
         Ok(_) => Err(format!("{} is a file: name the folder it lies in", folder.display())),
         Err(error) => Err(format!("{} cannot be read: {error}", folder.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_reachable;
+
+    #[test]
+    fn an_address_for_hubs_names_a_machine_and_a_port() {
+        for right in ["10.0.0.1:7301", "[fd00::1]:7301", "controller-0.example.org:7301", "Host:1"]
+        {
+            assert!(is_reachable(right), "{right}");
+        }
+        for wrong in ["", "host", "host:", "host:0", "host:70000", "0.0.0.0:1", "[::]:1", "a b:1"] {
+            assert!(!is_reachable(wrong), "{wrong}");
+        }
     }
 }

@@ -81,3 +81,14 @@ fn the_examples_name_every_setting_and_its_default() {
     holds::<EdgeSettings>("edge");
     holds::<EdgedSettings>("edged");
 }
+
+#[test]
+fn the_settings_of_a_controller_in_a_cluster_are_valid() {
+    let (file, _) = text_of("kubernetes/base/controller");
+    // As the manifest of the controllers sets it.
+    let advertise = "headwater-controller-0.headwater-controller.headwater-system.svc:7301";
+    let flags = Flags::default().with("advertise", Some(advertise));
+    let loaded = LayeredSettings::<ControllerSettings>::load(Some(&file), &flags);
+    let settings = loaded.expect("the file is valid").settings;
+    assert!(settings.kubernetes.in_cluster && settings.listen.is_some());
+}

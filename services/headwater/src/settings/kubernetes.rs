@@ -9,7 +9,7 @@ use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
 
 /// The table.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Kubernetes {
     /// The kubeconfig by which the API is reached.
@@ -57,6 +57,14 @@ impl Kubernetes {
             }
             None => self.in_cluster.then_some(Access::InCluster),
         }
+    }
+
+    /// Where the objects are from, in words; `None`: from no API.
+    pub(crate) fn origin(&self) -> Option<String> {
+        self.access().map(|access| match access {
+            Access::Kubeconfig { file, .. } => format!("the cluster of {}", file.display()),
+            Access::InCluster => "the cluster of its pod".to_owned(),
+        })
     }
 
     /// Which objects the source takes.

@@ -13,6 +13,7 @@ use headwater_settings::{
 use serde::{Deserialize, Serialize};
 
 use super::check_kafka;
+use super::kubernetes::Kubernetes;
 use crate::kafka::Kafka;
 
 /// The default number of nodes: two show that a node has its own stream.
@@ -36,6 +37,9 @@ pub(crate) struct Settings {
     /// The interval of the pod status snapshots besides those on change.
     #[serde(with = "duration_text")]
     pub(crate) sync_interval: Duration,
+    /// A Kubernetes API, instead of manifests and objects.
+    #[serde(default)]
+    pub(crate) kubernetes: Kubernetes,
     /// The brokers of the log; without brokers the log is embedded.
     pub(crate) kafka: Kafka,
     /// The time for which a superseded event stays readable in the embedded log; on Kafka the
@@ -65,6 +69,7 @@ impl Default for Settings {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
             sync_interval: META_SYNC_INTERVAL,
+            kubernetes: Kubernetes::default(),
             // One process for everything usually has one broker, if any.
             kafka: Kafka { replicas: 1, ..Kafka::default() },
             replay_window: REPLAY_WINDOW_DEFAULT,
@@ -85,6 +90,8 @@ impl headwater_settings::Settings for Settings {
 
     fn check(&self) -> Result<(), InvalidSetting> {
         self.node_names().map_err(|error| InvalidSetting::new("nodes", error))?;
+        // Manifests and objects are arguments: `up` compares them.
+        self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
     }
 }
@@ -106,6 +113,7 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .with("nodes", args.nodes.as_ref())
         .with("runtime", args.runtime)
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
+        .all(args.kubernetes.given())
         .all(args.kafka.given())
         .switch("allow_empty", args.allow_empty)
         .switch("strict", args.strict)

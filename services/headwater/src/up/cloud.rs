@@ -7,13 +7,14 @@ use std::sync::Arc;
 use headwater_cli::args::Up;
 use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerError, ControllerHandle,
-    ControllerMetrics, PodRemoval, PresenceLink, WriterTimings,
+    ControllerMetrics, PresenceLink, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, PresenceFeed,
     WallClock,
 };
+use headwater_kubernetes::AccessError;
 use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, Role};
 use headwater_session::HubSettings;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::log::{LogError, UpLog};
+use crate::controller_doors::{ControllerDoors, KubernetesApi, SinkTroubles};
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
@@ -37,6 +39,7 @@ pub(crate) struct Cloud {
     pub(crate) logs: Logs,
     pub(crate) hub: HubHandle,
     pub(crate) controller: ControllerHandle,
+    pub(crate) sink_troubles: SinkTroubles,
     /// The controller's fold of the downstream log.
     pub(crate) published: Arc<dyn Engine>,
     log: UpLog,
@@ -66,6 +69,9 @@ pub(crate) enum CloudError {
     /// The controller does not start.
     #[error("the controller does not start")]
     Controller(#[from] ControllerError),
+    /// The Kubernetes API cannot be used.
+    #[error(transparent)]
+    Kubernetes(#[from] AccessError),
     /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
@@ -84,6 +90,7 @@ impl Cloud {
         seen: &Metrics,
         clock: &WallClock,
     ) -> Result<Self, CloudError> {
+        let kubernetes = KubernetesApi::connect(&settings.kubernetes).await?;
         let open = |store, path, schema| {
             let path = data.cloud(path);
             let engine = database::open(&path, Role::Fold, memory, schema).map_err(|source| {
@@ -104,13 +111,18 @@ impl Cloud {
             strict: settings.strict,
         };
         let published = open("published", "controller/published", schema::CONTROLLER)?;
+        let doors = match kubernetes {
+            Some(api) => api.doors(&seen.registry, clock.clone())?,
+            None => ControllerDoors::without_api(sources(of_sources, &nodes_seen)),
+        };
+        let ControllerDoors { sources, sink, answers, sink_troubles } = doors;
         let controller = Controller::start(ControllerDependencies {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
             published: published.clone(),
             picture: open("picture", "controller/picture", schema::CONTROLLER)?,
-            sources: sources(of_sources, &nodes_seen),
-            sink: Box::new(PodRemoval),
+            sources,
+            sink,
             nodes,
             address: None,
             wall_clock: clock.clone(),
@@ -135,7 +147,7 @@ impl Cloud {
                 downstream,
                 upstream,
                 engine: open("hub", "hub", schema::HUB)?,
-                requests: Arc::new(CloudRequestHandler(controller.cloud())),
+                requests: Arc::new(CloudRequestHandler(answers.of(&controller))),
                 wall_clock: clock.clone(),
                 metrics: HubMetrics::new(&seen.registry)?,
             },
@@ -144,7 +156,16 @@ impl Cloud {
         let (feed, link) = (hub.view().presence(), controller.presence().connect(HUB_NAME));
         let presence = tokio::spawn(bring(feed, link));
         let logs = log.logs.clone();
-        Ok(Self { logs, hub, controller, published, log, presence, _nodes: nodes_held })
+        Ok(Self {
+            logs,
+            hub,
+            controller,
+            sink_troubles,
+            published,
+            log,
+            presence,
+            _nodes: nodes_held,
+        })
     }
 
     /// Whether the log is in the data directory.

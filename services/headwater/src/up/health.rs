@@ -28,7 +28,7 @@ pub(super) fn of(
         let stores = metrics.stores.clone();
         health.check(CheckKind::Ready, "log", move || stores.takes_writes("log"));
     }
-    part::controller::check(&cloud.controller, &mut health);
+    part::controller::check(&cloud.controller, &cloud.sink_troubles, &mut health);
     part::hub::check(cloud.hub.view(), &mut health);
     for (name, node) in nodes {
         node.check(&format!("{name}."), &mut health);

@@ -94,7 +94,8 @@ impl Terminal {
         let nodes = settings.node_names().unwrap_or_default();
         let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
         let from = args.manifests.as_deref().or(args.objects.as_deref());
-        let from = from.map(|path| path.display().to_string()).unwrap_or_default();
+        let from = from.map(|path| path.display().to_string());
+        let from = from.or_else(|| settings.kubernetes.origin()).unwrap_or_default();
         let names = match names.as_slice() {
             few if few.len() <= 4 => few.join(", "),
             [first, .., last] => format!("{first} ... {last}"),

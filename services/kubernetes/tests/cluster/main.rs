@@ -8,5 +8,6 @@ mod failures;
 mod follow;
 mod identity;
 mod in_memory;
+mod roles;
 mod sink;
 mod world;

@@ -1,0 +1,75 @@
+//! Two controllers of one cluster and one log.
+
+use std::time::{Duration, Instant};
+
+use headwater_cluster::ControlPlaneSettings;
+use headwater_e2e::fleet::Fleet;
+
+use crate::world::{USER, create, deployed, node, pod, words};
+
+/// Few, so that a claim in each is quick.
+const PARTITIONS: u32 = 3;
+
+const TWO: [&str; 2] = ["first", "second"];
+
+/// The silence after which a standby takes a writer for dead: 4 heartbeats of 3 s.
+const SILENCE: Duration = Duration::from_secs(12);
+
+/// When a killed writer is replaced: 20 s, and twice that on a busy machine.
+const REPLACED_WITHIN: Duration = Duration::from_secs(40);
+
+fn writes(fleet: &Fleet, name: &str) -> bool {
+    let status = fleet.part(name).status();
+    status.is_some_and(|status| status["stands_by"] == false && status["reconciled"] == true)
+}
+
+fn arrives(fleet: &Fleet, name: &str) {
+    fleet.wait_for(&format!("{name} at the edge"), |fleet| {
+        let pods = fleet.part("gw-1").text(&["get", "pods", "-o", "name"])?;
+        pods.lines().any(|line| line == format!("pod/{name}")).then_some(())
+    });
+}
+
+#[test]
+fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
+    let only_api = ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() };
+    let (cluster, kubeconfig) = deployed(only_api);
+    create(&cluster, &node("gw-1"));
+    create(&cluster, &words());
+    let mut fleet = Fleet::on_one_broker(PARTITIONS);
+    for name in TWO {
+        fleet.add_kubernetes_controller(name, &kubeconfig);
+    }
+    fleet.add_hub("hub");
+    fleet.add_edge("gw-1", &["hub"]);
+    create(&cluster, &pod("before", "gw-1"));
+    arrives(&fleet, "before");
+    let writer = fleet.wait_for("a writer and a standby", |fleet| {
+        let [first, second] = TWO.map(|name| writes(fleet, name));
+        let both = TWO.iter().all(|name| fleet.part(name).status().is_some());
+        (both && first != second).then_some(if first { 0 } else { 1 })
+    });
+    let (one, other) = (TWO[writer], TWO[1 - writer]);
+
+    let stopped = fleet.part_mut(one).stop().expect("it ran");
+    assert_eq!(stopped.code(), Some(0), "{}", fleet.outputs());
+    let since = Instant::now();
+    fleet.wait_for("the standby writes", |fleet| writes(fleet, other).then_some(()));
+    assert!(since.elapsed() < SILENCE, "the log was not released: {:?}", since.elapsed());
+    create(&cluster, &pod("after-stop", "gw-1"));
+    arrives(&fleet, "after-stop");
+
+    fleet.part_mut(one).start_again();
+    fleet.wait_for("a standby", |fleet| {
+        (fleet.part(one).status()?["stands_by"] == true).then_some(())
+    });
+    let since = Instant::now();
+    fleet.part_mut(other).kill();
+    fleet.wait_for("the other writes", |fleet| writes(fleet, one).then_some(()));
+    let elapsed = since.elapsed();
+    assert!(elapsed < REPLACED_WITHIN, "{elapsed:?}");
+    create(&cluster, &pod("after-kill", "gw-1"));
+    arrives(&fleet, "after-kill");
+    let log = cluster.audit_log().expect("an audit log");
+    assert_eq!(log.refused(USER), [""; 0]);
+}

@@ -1,0 +1,6 @@
+//! Headwater on a real Kubernetes API: the built program, and a control plane on loopback.
+
+mod bad_input;
+mod controllers;
+mod pods;
+mod world;

@@ -1,0 +1,85 @@
+//! `up` and `doctor` on a cluster.
+
+use headwater_cluster::ControlPlaneSettings;
+use headwater_e2e::running::{Running, headwater};
+use serde_json::Value;
+
+use crate::world::{USER, create, deployed, health, kubectl, node, pod, words};
+
+/// The checks of a Kubernetes API that `doctor` prints: result and finding.
+fn doctor(kubeconfig: &str, more: &[&str]) -> Vec<(String, String)> {
+    let args = ["doctor", "-o", "json", "--kubeconfig", kubeconfig];
+    let output = headwater().args(args).args(more).output().expect("headwater starts");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    let checks = report["checks"].as_array().expect("checks").iter();
+    let of_api = checks.filter(|check| text(check, "check").starts_with("kubernetes"));
+    of_api.map(|check| (text(check, "result"), text(check, "found"))).collect()
+}
+
+#[test]
+fn a_pod_that_kubectl_creates_runs_on_an_edge_of_up() {
+    let (cluster, kubeconfig) = deployed(ControlPlaneSettings::default());
+    let kubeconfig = kubeconfig.display().to_string();
+    let checks = doctor(&kubeconfig, &[]);
+    assert_eq!(checks.len(), 3, "version, clock, rights: {checks:?}");
+    assert!(checks.iter().all(|(result, _)| result == "ok"), "{checks:?}");
+    assert_eq!(checks[0].1, cluster.program().version());
+    let lacking = doctor(&kubeconfig, &["--act-as", "self"]);
+    let missing = "missing: patch pods/status";
+    assert!(
+        lacking.iter().any(|(result, found)| result == "fail" && found == missing),
+        "{lacking:?}"
+    );
+
+    create(&cluster, &node("gw-1"));
+    create(&cluster, &words());
+    create(&cluster, &pod("web", "gw-1"));
+    let running = Running::start(&["--kubeconfig", &kubeconfig, "--nodes", "gw-1,gw-2"]);
+    running.wait_for_pods(1, |status| status == "Running");
+    running.wait_for("the pod's words", |running| {
+        running.text(&["logs", "web"]).filter(|log| log.contains("word first"))
+    });
+    let pods = running.items(&["get", "pods"]);
+    let uid = kubectl(&cluster, &["get", "pod", "web", "-o", "jsonpath={.metadata.uid}"]);
+    assert_eq!(pods[0]["metadata"]["uid"], uid.as_str());
+    assert_eq!(pods[0]["spec"]["nodeName"], "gw-1");
+    assert!(health(&running, "/readyz").is_some_and(|answer| answer.contains(" 200 ")));
+
+    // A change and a deletion arrive as well.
+    create(&cluster, &pod("second", "gw-1"));
+    running.wait_for_pods(2, |status| status == "Running");
+    for name in ["web", "second"] {
+        kubectl(&cluster, &["delete", "pod", name, "--force", "--grace-period=0"]);
+    }
+    running.wait_for_pods(0, |_| true);
+    let log = cluster.audit_log().expect("an audit log");
+    assert!(log.count(USER) > 0);
+    assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
+}
+
+#[test]
+fn a_right_that_is_missing_is_named_by_status_readyz_and_doctor() {
+    let (cluster, kubeconfig) =
+        deployed(ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() });
+    let role = "clusterrole/headwater-controller";
+    // The last rule: to patch pods.
+    let last = "[{\"op\":\"remove\",\"path\":\"/rules/6\"}]";
+    kubectl(&cluster, &["patch", role, "--type=json", "-p", last]);
+    create(&cluster, &node("gw-1"));
+    let kubeconfig = kubeconfig.display().to_string();
+    let running = Running::start(&["--kubeconfig", &kubeconfig, "--nodes", "gw-1"]);
+    let named =
+        "the controller lacks a right: patch pods (to let pods tolerate that their edge is away)";
+    running.wait_for("the right in status", |running| {
+        running.text(&["status"]).filter(|status| status.contains(named))
+    });
+    // The rest goes on: it is ready.
+    running.wait_for("readiness", |running| {
+        let answer = health(running, "/readyz?verbose")?;
+        (answer.contains(" 200 ") && answer.contains(named)).then_some(())
+    });
+    let checks = doctor(&kubeconfig, &[]);
+    let failed: Vec<_> = checks.iter().filter(|(result, _)| result != "ok").collect();
+    assert_eq!(failed, [&("fail".to_owned(), "missing: patch pods".to_owned())]);
+}

@@ -1,0 +1,91 @@
+//! The control plane of these tests, and kubectl.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_e2e::running::{Running, root};
+use serde_json::{Value, json};
+
+/// The controller of the manifests, and its user.
+const NAMESPACE: &str = "headwater-system";
+const ACCOUNT: &str = "headwater-controller";
+pub(crate) const USER: &str = "system:serviceaccount:headwater-system:headwater-controller";
+
+/// A control plane with an audit log, and the manifests of a deployment. Returns also the kubeconfig of
+/// the controller's service account.
+pub(crate) fn deployed(settings: ControlPlaneSettings) -> (ControlPlane, PathBuf) {
+    let settings = ControlPlaneSettings { audit: true, ..settings };
+    let cluster = ControlPlane::start(settings).expect("a control plane");
+    let manifests = root().join("ops/deploy/kubernetes/act-as-node");
+    kubectl(&cluster, &["apply", "-k", &manifests.display().to_string()]);
+    let kubeconfig = cluster.kubeconfig_of_account(NAMESPACE, ACCOUNT).expect("a token");
+    (cluster, kubeconfig)
+}
+
+/// Runs kubectl and returns what it prints.
+pub(crate) fn kubectl(cluster: &ControlPlane, args: &[&str]) -> String {
+    let output = cluster.kubectl().args(args).output().expect("kubectl starts");
+    assert!(output.status.success(), "kubectl {args:?}: {}", stderr_of(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Creates an object.
+pub(crate) fn create(cluster: &ControlPlane, object: &Value) {
+    let mut command = cluster.kubectl();
+    command.args(["create", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).spawn().expect("kubectl starts");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(object.to_string().as_bytes()).expect("written");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{object}: {}", stderr_of(&output));
+}
+
+/// An edge.
+pub(crate) fn node(name: &str) -> Value {
+    let labels = json!({"node-role.kubernetes.io/edge": ""});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+}
+
+/// A pod that is bound to an edge, and needs no token.
+pub(crate) fn pod(name: &str, on: &str) -> Value {
+    let command = json!(["sh", "-c", "echo \"word $WORD\"; while :; do sleep 0.2; done"]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "nodeName": on,
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main", "image": "example.invalid/main", "command": command,
+                "envFrom": [{"configMapRef": {"name": "words"}}],
+            }],
+        },
+    })
+}
+
+/// The ConfigMap that pods name.
+pub(crate) fn words() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
+        "data": {"WORD": "first"},
+    })
+}
+
+/// The answer of `up` to a request for its health.
+pub(crate) fn health(running: &Running, path: &str) -> Option<String> {
+    let address = std::fs::read_to_string(running.data().join("metrics.addr")).ok()?;
+    let mut stream = TcpStream::connect(address.trim()).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: up\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+pub(crate) fn stderr_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
