@@ -78,6 +78,14 @@ pub enum WireFault {
         /// The largest number allowed.
         max: usize,
     },
+    /// The number of elements is not that of another field.
+    #[error("{found} elements, want {want}")]
+    Count {
+        /// The required number.
+        want: usize,
+        /// The actual number.
+        found: usize,
+    },
     /// There is a patch where the protocol requires a whole object: in a delta, snapshot or
     /// correction, in a removal, or of a reserved entry.
     #[error("a patch where only a whole object is allowed")]

@@ -255,6 +255,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             time_ms: input.arbitrary()?,
             meta_sync_ms: input.arbitrary()?,
             consumes_cluster: input.arbitrary()?,
+            lacks_worker: input.arbitrary()?,
         }),
         5 => EdgeMessage::Summary(Summary {
             stream: stream(input)?,

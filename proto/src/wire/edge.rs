@@ -168,18 +168,24 @@ impl TryFrom<wire::Reports> for Reports {
 
 impl From<EdgeHeartbeat> for wire::EdgeHeartbeat {
     fn from(heartbeat: EdgeHeartbeat) -> Self {
-        let EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ms, consumes_cluster } = heartbeat;
+        let EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ms, consumes_cluster, lacks_worker } =
+            heartbeat;
         let meta_sync_ago_ms = (meta_sync_ms != 0).then(|| time_ms.wrapping_sub(meta_sync_ms));
-        Self { outbox_depth, time_ms, meta_sync_ago_ms, consumes_cluster }
+        Self { outbox_depth, time_ms, meta_sync_ago_ms, consumes_cluster, lacks_worker }
     }
 }
 
 impl From<wire::EdgeHeartbeat> for EdgeHeartbeat {
     fn from(heartbeat: wire::EdgeHeartbeat) -> Self {
-        let wire::EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ago_ms, consumes_cluster } =
-            heartbeat;
+        let wire::EdgeHeartbeat {
+            outbox_depth,
+            time_ms,
+            meta_sync_ago_ms,
+            consumes_cluster,
+            lacks_worker,
+        } = heartbeat;
         let meta_sync_ms = meta_sync_ago_ms.map_or(0, |ago_ms| time_ms.wrapping_sub(ago_ms));
-        Self { outbox_depth, time_ms, meta_sync_ms, consumes_cluster }
+        Self { outbox_depth, time_ms, meta_sync_ms, consumes_cluster, lacks_worker }
     }
 }
 

@@ -178,13 +178,14 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         }),
         (prop::option::of(report_id()), vec(report(), 0..3))
             .prop_map(|(after, reports)| { EdgeMessage::Reports(Reports { after, reports }) }),
-        any::<(u64, i64, i64, Option<bool>)>().prop_map(
-            |(outbox_depth, time_ms, meta_sync_ms, consumes_cluster)| {
+        any::<(u64, i64, i64, Option<bool>, bool)>().prop_map(
+            |(outbox_depth, time_ms, meta_sync_ms, consumes_cluster, lacks_worker)| {
                 EdgeMessage::Heartbeat(EdgeHeartbeat {
                     outbox_depth,
                     time_ms,
                     meta_sync_ms,
                     consumes_cluster,
+                    lacks_worker,
                 })
             }
         ),

@@ -213,6 +213,10 @@ impl Controller {
                 let _ = failed.try_send(error);
             }
         });
+        let (watched, watch_stop) = (presence.clone(), stop.clone());
+        let watching = tokio::spawn(async move {
+            let _ = watch_stop.run_until_cancelled(watched.watch_silence()).await;
+        });
         let (sink, sink_stop) = (dependencies.sink, stop.clone());
         let sinking = tokio::spawn(async move {
             let _ = sink_stop.run_until_cancelled(sink.run(sink_context)).await;
@@ -227,7 +231,7 @@ impl Controller {
             stop: stop.drop_guard(),
             release,
             publishing,
-            tasks: vec![reading, folding, sinking],
+            tasks: vec![reading, folding, sinking, watching],
         })
     }
 }

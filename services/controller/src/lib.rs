@@ -51,7 +51,7 @@ pub use controller::{
 pub use interest::{ClusterStream, EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
-    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink,
+    ChangeSubscription, Filter, Picture, PictureChange, NodePresence, PicturePage, PresenceLink,
     PresenceReceiver, Termination, as_deleted,
 };
 pub use publisher::{

@@ -29,7 +29,7 @@ use crate::source::SharedWorkloads;
 pub use self::changes::{ChangeSubscription, PictureChange};
 pub use self::page::PicturePage;
 pub(crate) use self::pod_reports::PictureReports;
-pub use self::presence::{PresenceLink, PresenceReceiver};
+pub use self::presence::{NodePresence, PresenceLink, PresenceReceiver};
 
 /// Reads the cloud's picture.
 #[derive(Clone)]
@@ -207,11 +207,19 @@ impl Picture {
         progress.collect()
     }
 
-    /// Whether `node` is connected at `now_ms`.
+    /// Whether `node` and its worker live, as hubs send it. [`Picture::changes`] names the Node when
+    /// that changes.
+    pub fn node_presence(&self, node: &NodeName) -> NodePresence {
+        // An unreadable position is as none: it only stands in for what an older hub does not send.
+        let progress = NODE_PROGRESS.get(&*self.engine, node).ok().flatten();
+        self.presence.presence(node, progress.as_ref().map(|Json(progress)| progress))
+    }
+
+    /// Whether `node` is connected at `now_ms`, and its worker runs.
     fn is_reachable(&self, node: &NodeName, now_ms: i64) -> Result<bool, EngineError> {
         let progress = NODE_PROGRESS.get(&*self.engine, node)?.map(|Json(progress)| progress);
         let contact = self.presence.contact(node, progress.as_ref());
-        Ok(Connection::of(contact, progress.as_ref(), now_ms).is_reachable)
+        Ok(Connection::of(contact, progress.as_ref(), now_ms).runs_pods())
     }
 
     /// Every termination that nodes reported, by node and pod.

@@ -5,3 +5,4 @@ pub(crate) mod cluster_consumers;
 pub(crate) mod object;
 pub(crate) mod operation;
 pub mod routing;
+pub(crate) mod worker;

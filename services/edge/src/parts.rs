@@ -18,6 +18,7 @@ use crate::connection::session::{Session, SessionDependencies};
 use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
 use crate::meta::cluster_consumers::ClusterConsumers;
+use crate::meta::worker::WorkerWatches;
 use crate::replica::{EdgeReplica, ReplicaError, Syncer};
 use crate::upstream::{EdgeUpstream, OpenError, UpstreamDependencies};
 
@@ -104,6 +105,7 @@ impl EdgeParts {
             ReplicaPosition { stream: stream.clone(), checkpoint: *checkpoint, hash: *hash }
         });
         let cluster_consumers = ClusterConsumers::default();
+        let worker_watches = WorkerWatches::default();
         let session = Session::new(
             config.settings.session.clone(),
             EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment },
@@ -120,6 +122,7 @@ impl EdgeParts {
                 upstream_events,
                 upstream_status: upstream_status.clone(),
                 cluster_consumers: cluster_consumers.clone(),
+                worker_watches: worker_watches.subscribe(),
                 connected: connected_sender,
             },
         );
@@ -131,6 +134,7 @@ impl EdgeParts {
             replica: replica_commands,
             upstream: upstream_commands,
             cluster_consumers,
+            worker_watches,
             connected,
             upstream_status,
         };

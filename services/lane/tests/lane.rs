@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use std::{fs, future};
 
 use futures::StreamExt;
-use headwater_event::PresenceUpdate;
+use headwater_event::{ConnectedNode, NodeState, PresenceUpdate};
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
 use headwater_lane::{LaneClient, LaneMetrics, LaneServer, PresenceIntake, UpdateHandler};
@@ -133,7 +133,9 @@ fn today() -> Validity {
 
 /// The updates of a hub with one node.
 fn updates() -> [PresenceUpdate; 2] {
-    [PresenceUpdate::Connected(vec!["a".parse().expect("a name")]), PresenceUpdate::Complete]
+    let state = Some(NodeState { lacks_worker: true, has_drained: false });
+    let node = "a".parse().expect("a name");
+    [PresenceUpdate::Connected(vec![ConnectedNode { node, state }]), PresenceUpdate::Complete]
 }
 
 /// The end of a hub named `hub-1`.

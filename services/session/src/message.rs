@@ -253,6 +253,9 @@ pub struct EdgeHeartbeat {
     /// Whether programs of the node read the stream `cluster`; `None`: the edge is of a version that
     /// does not report it.
     pub consumes_cluster: Option<bool>,
+    /// The worker of the pods does not run. The worker of an edge of a version that does not report
+    /// this counts as running.
+    pub lacks_worker: bool,
 }
 
 /// A hub's sign of life: the tails of this node's streams.

@@ -105,7 +105,7 @@ pub use node_progress::{NodeProgress, NodeStreamProgress};
 pub use position::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
 };
-pub use presence::{DisconnectedNode, PresenceUpdate};
+pub use presence::{ConnectedNode, DisconnectedNode, NodeState, PresenceUpdate};
 pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind};
 pub use stream::StreamId;

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
-    PodRemoval, WriterTimings,
+    NodePresence, PodRemoval, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 pub(crate) struct Cloud {
     folder: TempDir,
     hub: HubHandle,
-    _controller: ControllerHandle,
+    controller: ControllerHandle,
     _nodes: watch::Sender<BTreeSet<NodeName>>,
     _runtime: Runtime,
 }
@@ -86,7 +86,28 @@ impl Cloud {
             let controller = Controller::start(controller).await.expect("starts");
             (controller, Hub::start(config, seams).await.expect("starts"))
         });
-        Self { folder, hub, _controller: controller, _nodes: nodes, _runtime: runtime }
+        let (mut feed, link) = (hub.view().presence(), controller.presence().connect("hub-1"));
+        runtime.spawn(async move {
+            loop {
+                link.receive(feed.next().await);
+            }
+        });
+        Self { folder, hub, controller, _nodes: nodes, _runtime: runtime }
+    }
+
+    /// Whether the node and its worker live, as hubs send it.
+    pub(crate) fn presence(&self, node: &str) -> NodePresence {
+        self.controller.picture().node_presence(&node.parse().expect("a name"))
+    }
+
+    /// The Ready condition of the node: its status and its reason.
+    pub(crate) fn ready(&self, node: &str) -> Option<(String, String)> {
+        let key = format!("null/node/{node}").parse().expect("a key");
+        let node = self.controller.picture().merged_object(&key, now_ms()).expect("readable")?;
+        let conditions = node["status"]["conditions"].as_array()?;
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
+        let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+        Some((text("status"), text("reason")))
     }
 
     /// Where the hub listens.

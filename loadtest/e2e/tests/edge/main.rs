@@ -174,6 +174,21 @@ fn a_pod_worker_of_its_own_runs_the_pods_over_the_local_api() {
     assert!(refusal.contains("`headwater edged`"), "{refusal}");
     assert!(edged.data().join("nodes").join(NODE).join("edged/logs").is_dir());
 
+    // The worker dies while its edge lives: the node is not present, and its hub still has it.
+    let is_so = |is_present, status: &str| {
+        let presence = cloud.presence(NODE);
+        let (found, reason) = cloud.ready(NODE)?;
+        let is_named = (reason == "WorkerNotRunning") != is_present;
+        (presence.is_present == is_present && presence.has_drained && found == status && is_named)
+            .then_some(())
+    };
+    edged.wait_for("a node that is present", || is_so(true, "True"));
+    edged.end(Signal::SIGKILL);
+    edge.wait_for("a node without a worker", || is_so(false, "Unknown"));
+    assert_eq!(node(&edge).expect("it answers")["connected"], true);
+    edged.start_again();
+    edged.wait_for("a node that is present again", || is_so(true, "True"));
+
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         edged.end(signal);
         edge.end(signal);

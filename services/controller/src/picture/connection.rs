@@ -18,6 +18,8 @@ const POSITION_GRACE_MS: i64 = 5 * 60_000 + 40_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
     pub(super) is_reachable: bool,
+    /// Since when its worker does not run while it is reachable, in milliseconds since the Unix epoch.
+    pub(super) worker_gone_ms: Option<i64>,
     /// In milliseconds since the Unix epoch.
     pub(super) contact_ms: Option<i64>,
 }
@@ -28,14 +30,24 @@ impl Connection {
     pub(super) fn of(contact: Contact, progress: Option<&NodeProgress>, now_ms: i64) -> Self {
         let logged_ms = progress.map(|progress| progress.contact_ms);
         let (is_reachable, age) = match contact {
-            Contact::Connected(age) => (true, Some(age)),
+            Contact::Connected(age) | Contact::WithoutWorker { age, .. } => (true, Some(age)),
             Contact::Disconnected(age) => (false, age),
             Contact::Lost(age) => (age <= NODE_GRACE, Some(age)),
             Contact::Unknown => (progress.is_some_and(|it| is_recent(it, now_ms)), None),
         };
-        let age_ms = age.and_then(|age| i64::try_from(age.as_millis()).ok());
-        let contact_ms = age_ms.map(|age_ms| now_ms.saturating_sub(age_ms)).or(logged_ms);
-        Self { is_reachable, contact_ms }
+        let before = |age: Duration| {
+            i64::try_from(age.as_millis()).ok().map(|age_ms| now_ms.saturating_sub(age_ms))
+        };
+        let worker_gone_ms = match contact {
+            Contact::WithoutWorker { gone_for, .. } => before(gone_for),
+            _ => None,
+        };
+        Self { is_reachable, worker_gone_ms, contact_ms: age.and_then(before).or(logged_ms) }
+    }
+
+    /// Whether the node is reachable, and has a worker that runs its pods.
+    pub(super) fn runs_pods(&self) -> bool {
+        self.is_reachable && self.worker_gone_ms.is_none()
     }
 }
 
@@ -70,8 +82,10 @@ mod tests {
     fn presence_counts_before_the_log_whatever_the_clocks_are() {
         let now_ms = 1_000_000;
         let seconds = Duration::from_secs;
+        let without_worker = Contact::WithoutWorker { age: seconds(4), gone_for: seconds(60) };
         for (contact, reachable, contact_ms) in [
             (Contact::Connected(seconds(4)), true, 996_000),
+            (without_worker, true, 996_000),
             (Contact::Disconnected(Some(seconds(30))), false, 970_000),
             (Contact::Lost(seconds(40)), true, 960_000),
             (Contact::Lost(seconds(41)), false, 959_000),
@@ -81,7 +95,10 @@ mod tests {
                 let progress = progress(true, logged_ms);
                 let found = Connection::of(contact, Some(&progress), now_ms);
                 let contact_ms = Some(contact_ms);
-                assert_eq!(found, Connection { is_reachable: reachable, contact_ms });
+                let worker_gone_ms = (contact == without_worker).then_some(940_000);
+                let expected = Connection { is_reachable: reachable, worker_gone_ms, contact_ms };
+                assert_eq!(found, expected);
+                assert_eq!(found.runs_pods(), reachable && worker_gone_ms.is_none());
             }
         }
     }
@@ -95,7 +112,7 @@ mod tests {
         assert!(of(&progress(true, 1_000), 1_000 + POSITION_GRACE_MS));
         assert!(!of(&progress(true, 1_000), 1_001 + POSITION_GRACE_MS));
         assert!(!of(&progress(false, 1_000), 2_000));
-        let never = Connection { is_reachable: false, contact_ms: None };
+        let never = Connection { is_reachable: false, worker_gone_ms: None, contact_ms: None };
         assert_eq!(Connection::of(Contact::Unknown, None, 2_000), never);
     }
 }

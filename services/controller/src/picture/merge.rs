@@ -99,10 +99,14 @@ fn merge_node(
     Ok(())
 }
 
+/// Why a node is not Ready whose edge is connected.
+const WORKER_NOT_RUNNING: &str =
+    "edged, the worker that runs the pods of the node, does not run; the edge is connected";
+
 /// Sets the Ready condition as the node lifecycle controller does: the node's own while the node is
 /// reachable, otherwise Unknown.
 fn set_ready(object: &mut Value, connection: Connection) {
-    let Connection { is_reachable, contact_ms } = connection;
+    let Connection { is_reachable, worker_gone_ms, contact_ms } = connection;
     if !object["status"].is_object() {
         object["status"] = json!({});
     }
@@ -121,12 +125,19 @@ fn set_ready(object: &mut Value, connection: Connection) {
     if let Some(contact) = contact_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
         ready["lastHeartbeatTime"] = format!("{contact:.0}").into();
     }
-    if !is_reachable && ready["status"] != "Unknown" {
+    let (reason, message, since_ms) = match worker_gone_ms {
+        _ if !is_reachable => {
+            ("NodeStatusUnknown", "the node is not connected to a hub", contact_ms)
+        }
+        Some(_) => ("WorkerNotRunning", WORKER_NOT_RUNNING, worker_gone_ms),
+        None => return,
+    };
+    if ready["status"] != "Unknown" {
         ready["status"] = "Unknown".into();
-        ready["reason"] = "NodeStatusUnknown".into();
-        ready["message"] = "the node is not connected to a hub".into();
-        if let Some(contact) = contact_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
-            ready["lastTransitionTime"] = format!("{contact:.0}").into();
+        ready["reason"] = reason.into();
+        ready["message"] = message.into();
+        if let Some(since) = since_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
+            ready["lastTransitionTime"] = format!("{since:.0}").into();
         }
     }
 }
@@ -159,12 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_ready_while_it_is_reachable() {
-        let ready = |is_reachable| {
-            let mut node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-            set_ready(&mut node, Connection { is_reachable, contact_ms: Some(1_000) });
-            node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
+    fn a_node_is_ready_while_it_is_reachable_and_has_a_worker() {
+        let ready = |is_reachable, worker_gone_ms| {
+            let mut node = json!({"status": {"conditions": [
+                {"type": "Ready", "status": "True", "reason": "EdgeReady"},
+            ]}});
+            let contact_ms = Some(1_000);
+            set_ready(&mut node, Connection { is_reachable, worker_gone_ms, contact_ms });
+            let ready = &node["status"]["conditions"][0];
+            let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+            [text("status"), text("reason"), text("lastTransitionTime")]
         };
-        assert_eq!([ready(true), ready(false)], ["True", "Unknown"]);
+        assert_eq!(ready(true, None), ["True", "EdgeReady", ""]);
+        let left = ["Unknown", "NodeStatusUnknown", "1970-01-01T00:00:01Z"];
+        assert_eq!(ready(false, None), left);
+        let without_worker = ["Unknown", "WorkerNotRunning", "1970-01-01T00:00:09Z"];
+        assert_eq!(ready(true, Some(9_000)), without_worker);
     }
 }

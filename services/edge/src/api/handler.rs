@@ -14,8 +14,9 @@ use crate::meta::cluster_consumers::ClusterConsumers;
 use crate::meta::object::Object;
 use crate::meta::operation::{Operation, OperationError, Plan, Verb, plan};
 use crate::meta::routing::{CloudQuery, Group, OperationSource, Route, route};
+use crate::meta::worker::WorkerWatches;
 use crate::replica::ReplicaCommand;
-use crate::replica::watch::{Filter, TooManyWatches, Watch};
+use crate::replica::watch::{Filter, TooManyWatches, Watch, WatchCount};
 use crate::status::EdgeStatus;
 use crate::upstream::pod_statuses::PodStatus;
 use crate::upstream::{StatusesOf, UpstreamCommand, UpstreamStatus};
@@ -44,6 +45,8 @@ pub(crate) struct ApiHandler {
     pub(crate) upstream: mpsc::Sender<UpstreamCommand>,
     /// The programs that read the shared stream.
     pub(crate) cluster_consumers: ClusterConsumers,
+    /// The watches of the pod worker.
+    pub(crate) worker_watches: WorkerWatches,
     /// Whether a hub has welcomed the session.
     pub(crate) connected: watch::Receiver<bool>,
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
@@ -122,9 +125,15 @@ impl ApiHandler {
         filter: Filter,
     ) -> Result<Result<Watch, TooManyWatches>, OperationError> {
         // Before the watch is there: the cloud takes a while to assign the stream.
-        let consumer = (filter.group == Group::Mesh).then(|| self.cluster_consumers.watch());
+        let cluster = (filter.group == Group::Mesh)
+            .then(|| WatchCount::Cluster(self.cluster_consumers.watch()));
+        let is_worker = filter.group == Group::Edged;
         let watch = request(&self.replica, |reply| ReplicaCommand::Watch { filter, reply }).await?;
-        Ok(watch.map(|watch| watch.with_consumer(consumer)))
+        Ok(watch.map(|watch| {
+            // A watch that was refused is no sign of a worker.
+            let worker = is_worker.then(|| WatchCount::Worker(self.worker_watches.open()));
+            watch.counted(cluster.or(worker))
+        }))
     }
 
     /// A query for objects of this type came.

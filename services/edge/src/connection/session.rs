@@ -31,6 +31,7 @@ mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_event::presence::NODE_BEAT;
 use headwater_event::{ResourceKey, StreamId};
 use headwater_session::message::{EdgeHeartbeat, HubMessage};
 use headwater_session::{EdgeInput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus};
@@ -50,12 +51,14 @@ use super::dialer::{Dialer, DisconnectReason, LinkDialer};
 use super::link::LinkError;
 use crate::dependencies::{Chance, Clock};
 use crate::meta::cluster_consumers::{ClusterConsumers, ClusterConsumption};
+use crate::meta::worker::WorkerState;
 use crate::metrics::EdgeCounts;
 use crate::replica::{ReplicaCommand, ReplicaEvent};
 use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
 
-/// How often an edge sends a heartbeat. A hub calls an edge offline after 45 s, so two may be lost.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
+/// How often an edge sends a heartbeat. A node is present at its hub for 25 s after the last one, so
+/// one may be lost and the next one may be late; the session ends after 45 s.
+pub const HEARTBEAT_INTERVAL: Duration = NODE_BEAT;
 
 /// The shortest time between two acknowledgements of syncs. Each costs the hub a wake of the
 /// connection and of the session, as a push does, and a node with many changes a second syncs after
@@ -122,6 +125,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
     /// The programs that read the shared stream.
     pub(crate) cluster_consumers: ClusterConsumers,
+    /// The number of open watches of the pod worker.
+    pub(crate) worker_watches: watch::Receiver<usize>,
     /// Whether a hub has welcomed the present connection.
     pub(crate) connected: watch::Sender<bool>,
 }
@@ -148,6 +153,12 @@ pub(crate) struct Session {
     cluster_consumption: ClusterConsumption,
     /// Whether the node reads the shared stream, as of the last look.
     consumes_cluster: bool,
+    worker_watches: watch::Receiver<usize>,
+    worker: WorkerState,
+    /// Whether the worker does not run, as of the last look.
+    lacks_worker: bool,
+    /// Whether the hub of this session has received that no report waits.
+    has_sent_drained: bool,
     connected: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
     metrics: EdgeCounts,
@@ -172,6 +183,8 @@ enum SessionEvent {
     Upstream(UpstreamEvent),
     /// From the local API or the edge's handle.
     Command(SessionCommand),
+    /// The worker opened or lost a watch.
+    Worker,
     /// An owner took a queued command.
     HandedOver,
     /// From the connection.
@@ -211,6 +224,7 @@ impl Session {
             upstream_events,
             upstream_status,
             cluster_consumers,
+            worker_watches,
             connected,
         } = dependencies;
         let consumes_cluster = state
@@ -237,6 +251,10 @@ impl Session {
             cluster_consumers,
             cluster_consumption: ClusterConsumption::at_start(consumes_cluster, now_ms, grace_ms),
             consumes_cluster,
+            worker_watches,
+            worker: WorkerState::at_start(now_ms),
+            lacks_worker: false,
+            has_sent_drained: false,
             connected,
             clock,
             metrics,
@@ -270,6 +288,7 @@ impl Session {
             event = self.inbox.replica.recv() => event.map(SessionEvent::Replica),
             event = self.inbox.upstream.recv() => event.map(SessionEvent::Upstream),
             Some(command) = self.inbox.commands.recv() => Some(SessionEvent::Command(command)),
+            Ok(()) = self.worker_watches.changed() => Some(SessionEvent::Worker),
             taken = self.replica.hand_over() => taken.then_some(SessionEvent::HandedOver),
             taken = self.upstream.hand_over() => taken.then_some(SessionEvent::HandedOver),
             event = self.phase.next_event(may_receive) => Some(SessionEvent::Link(event)),
@@ -303,6 +322,12 @@ impl Session {
                 self.phase.raised();
             }
             SessionEvent::Command(command) => self.command(command),
+            SessionEvent::Worker => {
+                if self.look_at_worker(self.clock.monotonic_ms()) {
+                    let heartbeat = self.heartbeat();
+                    self.step(heartbeat);
+                }
+            }
             SessionEvent::HandedOver => {}
             SessionEvent::Link(event) => self.link_event(event),
         }
@@ -419,7 +444,9 @@ impl Session {
         let is_used = self.cluster_consumers.take_use();
         let consumed_before = self.consumes_cluster;
         self.consumes_cluster = self.cluster_consumption.look(is_used, now_ms);
-        let has_changed = self.consumes_cluster != consumed_before;
+        let has_changed = self.consumes_cluster != consumed_before
+            || self.look_at_worker(now_ms)
+            || self.has_just_drained();
         let interval = u64::try_from(self.heartbeat_interval.as_millis()).unwrap_or(u64::MAX);
         let is_due =
             self.heartbeat_ms.is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= interval);
@@ -429,14 +456,30 @@ impl Session {
         }
     }
 
+    /// Looks whether the worker runs; returns whether that has changed.
+    fn look_at_worker(&mut self, now_ms: u64) -> bool {
+        let is_open = *self.worker_watches.borrow_and_update() > 0;
+        let lacks_worker = !self.worker.look(is_open, now_ms);
+        std::mem::replace(&mut self.lacks_worker, lacks_worker) != lacks_worker
+    }
+
+    /// Whether no report waits, for the first time in this session.
+    fn has_just_drained(&self) -> bool {
+        self.protocol.is_open()
+            && !self.has_sent_drained
+            && self.upstream_status.borrow().depth == 0
+    }
+
     fn heartbeat(&mut self) -> EdgeInput {
         self.heartbeat_ms = Some(self.clock.monotonic_ms());
         let status = self.upstream_status.borrow();
+        self.has_sent_drained |= self.protocol.is_open() && status.depth == 0;
         EdgeInput::Heartbeat(EdgeHeartbeat {
             outbox_depth: status.depth as u64,
             time_ms: self.clock.wall_ms(),
             meta_sync_ms: status.last_meta_sync_ms,
             consumes_cluster: Some(self.consumes_cluster),
+            lacks_worker: self.lacks_worker,
         })
     }
 }

@@ -14,6 +14,7 @@ use crate::meta::cluster_consumers::ClusterWatch;
 use crate::meta::object::Object;
 use crate::meta::operation::Operation;
 use crate::meta::routing::Group;
+use crate::meta::worker::WorkerWatch;
 
 /// The most items that wait for one watch: a burst of every object of a node, several times.
 pub const WATCH_ITEMS_MAX: usize = 4_096;
@@ -68,8 +69,18 @@ pub(crate) struct Filter {
 pub(crate) struct Watch {
     items: mpsc::Receiver<WatchItem>,
     waiting: Arc<QueueUsage>,
-    /// Of a watch that reads the shared stream.
-    _consumer: Option<ClusterWatch>,
+    /// Counts the watch for as long as it is open.
+    _count: Option<WatchCount>,
+}
+
+/// What the edge counts open watches for.
+#[derive(Debug)]
+#[expect(dead_code, reason = "each is held until the watch ends")]
+pub(crate) enum WatchCount {
+    /// The watch reads the shared stream.
+    Cluster(ClusterWatch),
+    /// The watch is that of the pod worker.
+    Worker(WorkerWatch),
 }
 
 /// How full the queue of a watch is.
@@ -121,9 +132,9 @@ impl Filter {
 }
 
 impl Watch {
-    /// Counts the watch as a consumer of the shared stream.
-    pub(crate) fn with_consumer(self, consumer: Option<ClusterWatch>) -> Self {
-        Self { _consumer: consumer, ..self }
+    /// Counts the watch until it ends.
+    pub(crate) fn counted(self, count: Option<WatchCount>) -> Self {
+        Self { _count: count, ..self }
     }
 
     /// Waits for the next item; `None`: the watch did not keep up, or the edge stops.
@@ -166,7 +177,7 @@ impl Watchers {
         if watcher.send(listing, &self.settings) {
             self.watchers.push(watcher);
         }
-        Ok(Watch { items, waiting, _consumer: None })
+        Ok(Watch { items, waiting, _count: None })
     }
 
     /// How many watches are open. A watch that its subscriber dropped counts until the next item.

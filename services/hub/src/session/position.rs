@@ -4,7 +4,7 @@ mod schedule;
 
 use std::time::Duration;
 
-use headwater_event::{Identity, NodeName, NodeProgress, NodeStreamProgress};
+use headwater_event::{Identity, NodeName, NodeProgress, NodeState, NodeStreamProgress};
 use headwater_session::HubSession;
 use headwater_session::message::EdgeHeartbeat;
 use tokio::time::Instant;
@@ -22,6 +22,9 @@ pub(super) struct PositionPublisher {
     heartbeat: EdgeHeartbeat,
     /// Whether programs of the node read the shared stream; `None` before the first heartbeat.
     consumes_cluster: Option<bool>,
+    /// The state of the node; `None` before the first heartbeat. The node is not present before: an
+    /// edge sends a heartbeat as soon as it is welcome.
+    state: Option<NodeState>,
     contact_ms: i64,
     contact_at: Instant,
     schedule: AppendSchedule,
@@ -37,6 +40,7 @@ impl PositionPublisher {
             identity: None,
             heartbeat: EdgeHeartbeat::default(),
             consumes_cluster: None,
+            state: None,
             contact_ms,
             contact_at: Instant::now(),
             schedule: AppendSchedule::default(),
@@ -67,6 +71,15 @@ impl PositionPublisher {
     pub(super) fn heartbeat(&mut self, heartbeat: EdgeHeartbeat) {
         // An edge of an earlier version does not report this, and may have programs that read it.
         self.consumes_cluster = Some(heartbeat.consumes_cluster.unwrap_or(true));
+        let had_drained = self.state.is_some_and(|state| state.has_drained);
+        let state = NodeState {
+            lacks_worker: heartbeat.lacks_worker,
+            has_drained: had_drained || heartbeat.outbox_depth == 0,
+        };
+        if self.state.replace(state) != Some(state) {
+            // A change of the state is recorded at once.
+            self.recorded_at = None;
+        }
         self.heartbeat = heartbeat;
     }
 
@@ -90,7 +103,9 @@ impl PositionPublisher {
         let position = self.position(identity, session, hub, true);
         self.recorded_at = Some(now);
         self.has_moved = false;
-        hub.presence.contact(node, self.contact_at);
+        if let Some(state) = self.state {
+            hub.presence.contact(node, self.contact_at, state);
+        }
         if !self.schedule.is_due(&position, now) {
             hub.sessions.record_position(node, position);
             return;

@@ -1,10 +1,13 @@
 //! What nodes report, as the cloud's picture shows it.
 
-use headwater_event::{DisconnectedNode, PresenceUpdate};
+use headwater_event::presence::{PRESENCE_BEAT, PRESENCE_SILENCE_MAX};
+use headwater_event::{ConnectedNode, DisconnectedNode, NodeState, PresenceUpdate};
 use headwater_log::UpstreamLog;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::picture::changes::PictureChange;
+use crate::picture::changes::{ChangeFeed, PictureChange};
+use crate::picture::{NodePresence, PresenceReceiver};
 
 #[tokio::test]
 async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
@@ -225,15 +228,65 @@ async fn a_node_is_ready_while_its_hub_has_contact() {
     // Its hub sends presence directly: its clock does not matter.
     let mut changes = running.controller.picture().changes();
     let link = running.controller.presence().connect("hub-1");
-    link.receive(PresenceUpdate::Connected(vec![node.clone()]));
+    let presence = || {
+        let NodePresence { is_present, has_drained } =
+            running.controller.picture().node_presence(&node);
+        (is_present, has_drained)
+    };
+    assert_eq!(presence(), (false, false), "only the log has it");
+    let connected = |lacks_worker, has_drained| {
+        let state = Some(NodeState { lacks_worker, has_drained });
+        PresenceUpdate::Connected(vec![ConnectedNode { node: node.clone(), state }])
+    };
+    link.receive(connected(false, false));
     link.receive(PresenceUpdate::Complete);
-    let key = "null/node/a".parse().expect("a key");
-    assert_eq!(changes.next().await, Some(PictureChange::Keys([key].into())));
-    assert_eq!(ready(400_000), "True");
-    let gone = DisconnectedNode { node, silent_for: Duration::ZERO };
+    let key: ResourceKey = "null/node/a".parse().expect("a key");
+    let changed = Some(PictureChange::Keys([key].into()));
+    assert_eq!(changes.next().await, changed);
+    assert_eq!((ready(400_000).as_str(), presence()), ("True", (true, false)));
+    for (lacks_worker, expected) in [(true, "Unknown"), (false, "True")] {
+        link.receive(connected(lacks_worker, true));
+        assert_eq!(changes.next().await, changed);
+        assert_eq!((&*ready(400_000), presence()), (expected, (!lacks_worker, true)));
+    }
+    let gone = DisconnectedNode { node: node.clone(), silent_for: Duration::ZERO };
     link.receive(PresenceUpdate::Disconnected(vec![gone]));
-    assert_eq!(ready(2_000), "Unknown");
+    assert_eq!(changes.next().await, changed);
+    assert_eq!((&*ready(2_000), presence()), ("Unknown", (false, false)));
     running.controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_of_a_hub_that_falls_silent_are_named() {
+    let changes = ChangeFeed::new();
+    let mut subscription = changes.subscribe();
+    let presence = PresenceReceiver::new(changes);
+    let _watching = AbortOnDropHandle::new(tokio::spawn(presence.clone().watch_silence()));
+    let named = |name: &str| {
+        let key = format!("null/node/{name}").parse().expect("a key");
+        Some(PictureChange::Keys([key].into()))
+    };
+    let connected = |name: &str| {
+        let node = name.parse().expect("a name");
+        PresenceUpdate::Connected(vec![ConnectedNode { node, state: None }])
+    };
+    let (one, two) = (presence.connect("hub-1"), presence.connect("hub-2"));
+    for (link, name) in [(&one, "a"), (&two, "b")] {
+        link.receive(connected(name));
+        assert_eq!(subscription.next().await, named(name));
+    }
+    // The first hub falls silent, then the second one, whose stream has ended, too.
+    tokio::time::sleep(PRESENCE_BEAT).await;
+    two.receive(PresenceUpdate::Complete);
+    assert_eq!(subscription.next().await, named("b"));
+    drop(two);
+    let start = tokio::time::Instant::now();
+    assert_eq!(subscription.next().await, named("a"));
+    assert!(start.elapsed() <= PRESENCE_SILENCE_MAX, "{:?}", start.elapsed());
+    assert_eq!(subscription.next().await, named("b"));
+    assert!(start.elapsed() > PRESENCE_SILENCE_MAX, "{:?}", start.elapsed());
+    one.receive(PresenceUpdate::Beat);
+    assert_eq!(subscription.next().await, named("a"), "it is back");
 }
 
 #[tokio::test]

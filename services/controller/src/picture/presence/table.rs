@@ -15,14 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::presence::PRESENCE_SILENCE_MAX;
-use headwater_event::{NodeName, PresenceUpdate};
+use headwater_event::{ConnectedNode, NodeName, NodeState, PresenceUpdate};
 use tokio::time::Instant;
+
+use super::node_presence::ConnectedState;
 
 /// What is known of the connection of a node. Each duration is the time since its last contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::picture) enum Contact {
     /// A hub has it connected.
     Connected(Duration),
+    /// A hub has it connected, but its worker has not run for `gone_for`.
+    WithoutWorker { age: Duration, gone_for: Duration },
     /// Its hub sent that it left.
     Disconnected(Option<Duration>),
     /// Its hub is silent.
@@ -52,7 +56,17 @@ struct Link {
     updated: Instant,
     is_open: bool,
     is_complete: bool,
-    nodes: BTreeSet<NodeName>,
+    /// Whether its silence was noticed.
+    is_noticed: bool,
+    nodes: BTreeMap<NodeName, NamedNode>,
+}
+
+/// A node that a stream has as connected.
+#[derive(Clone, Copy, Debug)]
+struct NamedNode {
+    /// When the stream named it last.
+    at: Instant,
+    state: Option<NodeState>,
 }
 
 /// The last contact of a node that no live stream has as connected.
@@ -70,8 +84,15 @@ impl PresenceTable {
         self.forget(|_, link| !link.is_open && link.is_silent(now));
         let id = LinkId(self.next);
         self.next += 1;
-        let (hub, nodes) = (hub.into(), BTreeSet::new());
-        self.links.insert(id, Link { hub, updated: now, is_open: true, is_complete: false, nodes });
+        let link = Link {
+            hub: hub.into(),
+            updated: now,
+            is_open: true,
+            is_complete: false,
+            is_noticed: false,
+            nodes: BTreeMap::new(),
+        };
+        self.links.insert(id, link);
         id
     }
 
@@ -86,13 +107,15 @@ impl PresenceTable {
         let Some(link) = self.links.get_mut(&id) else { return changed };
         if link.is_silent(now) {
             // Of an open stream no update is missing, however late they come.
-            changed.extend(link.nodes.iter().cloned());
+            changed.extend(link.nodes.keys().cloned());
         }
         link.updated = now;
+        link.is_noticed = false;
         match update {
             PresenceUpdate::Connected(nodes) => {
-                for node in nodes {
-                    if link.nodes.insert(node.clone()) {
+                for ConnectedNode { node, state } in nodes {
+                    let before = link.nodes.insert(node.clone(), NamedNode { at: now, state });
+                    if before.is_none_or(|before| before.state != state) {
                         changed.insert(node);
                     }
                 }
@@ -108,7 +131,7 @@ impl PresenceTable {
             }
             PresenceUpdate::Complete => {
                 link.is_complete = true;
-                changed.extend(link.nodes.iter().cloned());
+                changed.extend(link.nodes.keys().cloned());
                 let hub = link.hub.clone();
                 changed.extend(self.forget(|other, link| other != id && link.hub == hub));
             }
@@ -134,12 +157,16 @@ impl PresenceTable {
         now: Instant,
     ) -> Contact {
         let since = |at: Instant| now.saturating_duration_since(at);
-        let links = || self.links.values().filter(|link| link.nodes.contains(node));
-        let live = links().filter(|link| !link.is_silent(now));
-        if let Some(updated) = live.map(|link| link.updated).max() {
-            return Contact::Connected(since(updated));
+        if let Some(connected) = self.connected(node, hub, now) {
+            return match connected.lacks_worker() {
+                true => {
+                    Contact::WithoutWorker { age: connected.age, gone_for: connected.named_for }
+                }
+                false => Contact::Connected(connected.age),
+            };
         }
-        let silent = links().map(Link::silent);
+        let links = self.links.values().filter(|link| link.nodes.contains_key(node));
+        let silent = links.map(Link::silent);
         let last = silent.chain(self.last.get(node).cloned()).max_by_key(|last| last.at);
         let is_of_hub = |name: &Arc<str>| hub.is_none_or(|hub| **name == *hub);
         let is_absent =
@@ -155,6 +182,41 @@ impl PresenceTable {
         }
     }
 
+    /// The node, if a hub that is not silent has it. A node that went to another hub may be left over
+    /// at the first one: the state that counts is that of `hub`, else the one that was sent last.
+    pub(in crate::picture) fn connected(
+        &self,
+        node: &NodeName,
+        hub: Option<&str>,
+        now: Instant,
+    ) -> Option<ConnectedState> {
+        let live = || {
+            let links = self.links.values().filter(|link| !link.is_silent(now));
+            links.filter_map(|link| Some((link, link.nodes.get(node)?)))
+        };
+        let updated = live().map(|(link, _)| link.updated).max()?;
+        let rank = |(link, named): &(&Link, &NamedNode)| (hub == Some(&*link.hub), named.at);
+        let (_, NamedNode { at, state }) = live().max_by_key(rank)?;
+        let since = |at| now.saturating_duration_since(at);
+        Some(ConnectedState { age: since(updated), named_for: since(*at), state: *state })
+    }
+
+    /// When the next hub is silent for too long, if it sends nothing more.
+    pub(in crate::picture) fn next_silence(&self) -> Option<Instant> {
+        let noticeable = self.links.values().filter(|link| !link.is_noticed);
+        noticeable.map(|link| link.updated + PRESENCE_SILENCE_MAX).min()
+    }
+
+    /// The nodes of hubs that have become silent since the last call.
+    pub(in crate::picture) fn notice_silence(&mut self, now: Instant) -> BTreeSet<NodeName> {
+        let silent = |link: &&mut Link| !link.is_noticed && link.is_silent(now);
+        let noticed = self.links.values_mut().filter(silent).flat_map(|link| {
+            link.is_noticed = true;
+            link.nodes.keys().cloned()
+        });
+        noticed.collect()
+    }
+
     /// Forgets streams, but not the last contacts of their nodes. Returns these nodes.
     fn forget(&mut self, which: impl Fn(LinkId, &Link) -> bool) -> BTreeSet<NodeName> {
         let ids: Vec<LinkId> =
@@ -162,7 +224,7 @@ impl PresenceTable {
         let mut nodes = BTreeSet::new();
         for link in ids.iter().filter_map(|id| self.links.remove(id)) {
             let silent = link.silent();
-            for node in link.nodes {
+            for node in link.nodes.into_keys() {
                 let last = self.last.entry(node.clone()).or_insert_with(|| silent.clone());
                 if last.at < silent.at {
                     last.clone_from(&silent);

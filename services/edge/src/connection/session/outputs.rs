@@ -52,6 +52,7 @@ impl Session {
                 self.failures.clear();
                 self.connected.send_replace(true);
                 self.metrics.connected(true);
+                self.has_sent_drained = false;
                 return Some(self.heartbeat());
             }
             EdgeOutput::Parked(parked) => {

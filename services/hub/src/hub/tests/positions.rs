@@ -1,19 +1,21 @@
 //! How many positions a hub appends, and whom it has as connected.
 
-use headwater_event::{NodeName, PresenceUpdate};
+use headwater_event::{ConnectedNode, NodeName, NodeState, PresenceUpdate};
 use headwater_session::message::EdgeHeartbeat;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
+use crate::presence::PresenceFeed;
 
-/// How often an edge sends a heartbeat.
+/// How often an edge of an earlier version sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// Edges without a disk that are connected, and send only heartbeats.
 struct IdleFleet {
     edges: Vec<mpsc::Sender<IncomingMessage>>,
     closed: u32,
+    lacks_worker: bool,
 }
 
 impl IdleFleet {
@@ -27,7 +29,7 @@ impl IdleFleet {
             sender.send(Ok(hello.into())).await.expect("the session is there");
             edges.push(sender);
         }
-        Self { edges, closed: 0 }
+        Self { edges, closed: 0, lacks_worker: false }
     }
 
     /// Lets time pass. Each heartbeat is of a later snapshot of the same statuses.
@@ -41,6 +43,7 @@ impl IdleFleet {
                 time_ms: meta_sync_ms,
                 meta_sync_ms,
                 consumes_cluster: Some(false),
+                lacks_worker: self.lacks_worker,
             };
             for edge in &self.edges {
                 let message = EdgeMessage::Heartbeat(heartbeat.clone());
@@ -96,6 +99,36 @@ async fn an_idle_fleet_appends_twelve_positions_a_node_and_hour_and_a_change_soo
     hub.stop().await;
 }
 
+/// The next two connected nodes.
+async fn connected(presence: &mut PresenceFeed) -> Vec<ConnectedNode> {
+    let mut connected = Vec::new();
+    while connected.len() < 2 {
+        if let PresenceUpdate::Connected(nodes) = presence.next().await {
+            connected.extend(nodes);
+        }
+    }
+    connected
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_has_drained_once_its_outbox_was_empty_in_this_session() {
+    let cloud = TestCloud::new(&["a", "b"]).await;
+    let hub = start_paused(&cloud).await;
+    let mut presence = hub.view().presence();
+    for _ in 0..2 {
+        let mut fleet = IdleFleet::connect(&hub, &["a", "b"]).await;
+        for (depth, has_drained) in [(4, false), (0, true)] {
+            fleet.idle(HEARTBEAT, depth).await;
+            let state = Some(NodeState { lacks_worker: false, has_drained });
+            let expected = ["a", "b"].map(|name| ConnectedNode { node: node(name), state });
+            assert_eq!(connected(&mut presence).await, expected);
+        }
+        drop(fleet);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    hub.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn nodes_are_present_while_they_send_and_leave_before_their_sessions_end() {
     let cloud = TestCloud::new(&["a", "b"]).await;
@@ -104,13 +137,17 @@ async fn nodes_are_present_while_they_send_and_leave_before_their_sessions_end()
     assert_eq!(presence.next().await, PresenceUpdate::Complete);
     let mut fleet = IdleFleet::connect(&hub, &["a", "b"]).await;
     fleet.idle(HEARTBEAT * 3, 0).await;
-    let mut connected = Vec::new();
-    while connected.len() < 2 {
-        if let PresenceUpdate::Connected(nodes) = presence.next().await {
-            connected.extend(nodes);
-        }
+    let in_state = |lacks_worker, has_drained| {
+        let state = Some(NodeState { lacks_worker, has_drained });
+        ["a", "b"].map(|name| ConnectedNode { node: node(name), state }).to_vec()
+    };
+    assert_eq!(connected(&mut presence).await, in_state(false, true));
+    // Their workers die, and come back.
+    for lacks_worker in [true, false] {
+        fleet.lacks_worker = lacks_worker;
+        fleet.idle(HEARTBEAT, 3).await;
+        assert_eq!(connected(&mut presence).await, in_state(lacks_worker, true));
     }
-    assert_eq!(connected, [node("a"), node("b")]);
     // One leaves, the other one falls silent.
     drop(fleet.edges.pop());
     let mut gone = Vec::new();

@@ -8,6 +8,10 @@ use super::*;
 
 const HUBS: [&str; 2] = ["hub-1", "hub-2"];
 
+const RUNNING: NodeState = NodeState { lacks_worker: false, has_drained: true };
+
+const WITHOUT_WORKER: NodeState = NodeState { lacks_worker: true, has_drained: true };
+
 fn node(number: u8) -> NodeName {
     format!("n{number}").parse().expect("a name")
 }
@@ -17,7 +21,12 @@ fn disconnected(number: u8, silent_for: Duration) -> PresenceUpdate {
 }
 
 fn connected(numbers: &[u8]) -> PresenceUpdate {
-    PresenceUpdate::Connected(numbers.iter().map(|number| node(*number)).collect())
+    let running = |number: &u8| in_state(*number, RUNNING);
+    PresenceUpdate::Connected(numbers.iter().map(running).collect())
+}
+
+fn in_state(number: u8, state: NodeState) -> ConnectedNode {
+    ConnectedNode { node: node(number), state: Some(state) }
 }
 
 #[test]
@@ -86,6 +95,55 @@ fn a_stream_that_is_made_again_takes_the_nodes_over_without_a_gap() {
     table.disconnect(third);
     assert!(!is_connected(&table, 3) && is_connected(&table, 2));
     assert_eq!(table.receive(first, connected(&[1]), at(6)), BTreeSet::new(), "it has ended");
+}
+
+#[test]
+fn the_state_of_a_node_is_that_of_the_hub_that_it_is_at() {
+    let (mut table, start) = (PresenceTable::default(), Instant::now() + Duration::from_secs(60));
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let age = Duration::from_secs;
+    let named = |state| PresenceUpdate::Connected(vec![in_state(1, state)]);
+    let first = table.connect("hub-1", start);
+    let state_at = |table: &PresenceTable, hub, second| {
+        table.connected(&node(1), hub, at(second)).and_then(|connected| connected.state)
+    };
+    assert_eq!(table.receive(first, named(RUNNING), start), [node(1)].into());
+    assert_eq!(table.receive(first, named(RUNNING), at(1)), BTreeSet::new(), "nothing changed");
+    assert_eq!(table.receive(first, named(WITHOUT_WORKER), at(2)), [node(1)].into());
+    let gone = Contact::WithoutWorker { age: age(1), gone_for: age(1) };
+    assert_eq!(table.contact(&node(1), Some("hub-1"), at(3)), gone);
+    table.receive(first, PresenceUpdate::Beat, at(7));
+    let gone = Contact::WithoutWorker { age: age(1), gone_for: age(6) };
+    assert_eq!(table.contact(&node(1), Some("hub-1"), at(8)), gone);
+    // It goes to another hub, and the first one still has it.
+    let second = table.connect("hub-2", at(8));
+    table.receive(second, named(RUNNING), at(8));
+    for (hub, expected) in
+        [(Some("hub-2"), RUNNING), (None, RUNNING), (Some("hub-1"), WITHOUT_WORKER)]
+    {
+        assert_eq!(state_at(&table, hub, 9), Some(expected), "{hub:?}");
+    }
+    // The stream of the first hub is made again, later than that of the second one.
+    let first = table.connect("hub-1", at(9));
+    table.receive(first, named(WITHOUT_WORKER), at(9));
+    assert_eq!(state_at(&table, Some("hub-2"), 9), Some(RUNNING));
+    assert_eq!(state_at(&table, Some("hub-2"), 24), None, "all are silent");
+}
+
+#[test]
+fn the_silence_of_a_hub_is_noticed_once_and_again_after_an_update() {
+    let (mut table, start) = (PresenceTable::default(), Instant::now() + Duration::from_secs(60));
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(table.next_silence(), None);
+    let link = table.connect("hub-1", start);
+    table.receive(link, connected(&[1]), at(1));
+    assert_eq!(table.next_silence(), Some(at(16)));
+    assert_eq!(table.notice_silence(at(16)), BTreeSet::new());
+    assert_eq!(table.notice_silence(at(17)), [node(1)].into());
+    assert_eq!((table.notice_silence(at(18)), table.next_silence()), (BTreeSet::new(), None));
+    assert_eq!(table.receive(link, PresenceUpdate::Beat, at(20)), [node(1)].into());
+    assert_eq!(table.next_silence(), Some(at(35)));
+    assert_eq!(table.notice_silence(at(36)), [node(1)].into());
 }
 
 /// What happens in the model.
@@ -157,7 +215,10 @@ proptest! {
                 let expected = hubs.filter(live).map(|hub| now - updated[hub]).min();
                 let found = match table.contact(&node(number), None, now) {
                     Contact::Connected(age) => Some(age),
-                    Contact::Disconnected(_) | Contact::Lost(_) | Contact::Unknown => None,
+                    Contact::WithoutWorker { .. }
+                    | Contact::Disconnected(_)
+                    | Contact::Lost(_)
+                    | Contact::Unknown => None,
                 };
                 prop_assert_eq!(found, expected, "n{} after {:?}", number, step);
             }
