@@ -190,6 +190,7 @@ impl CannedHub {
             log_id: first.to.log_id,
             streams: vec![StreamId::node(node)],
             known: None,
+            takes_events: true,
         };
         let send = async |message: HubMessage| outbound.send(Ok(message.into())).await.is_ok();
         if !send(HubMessage::Welcome(welcome)).await {

@@ -273,6 +273,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
             log_id: log_id(input)?,
             streams: some(input, stream)?,
             known: if input.ratio(1, 4)? { Some(identity(input)?) } else { None },
+            takes_events: input.arbitrary()?,
         }),
         2 => HubMessage::ReportsAcked(reports_acked(input)?),
         3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),

@@ -60,6 +60,7 @@ impl From<Welcome> for wire::Welcome {
             log_id: Some(welcome.log_id.into()),
             streams: welcome.streams.iter().map(StreamId::to_string).collect(),
             known: welcome.known.map(Into::into),
+            takes_events: welcome.takes_events,
         }
     }
 }
@@ -75,6 +76,7 @@ impl TryFrom<wire::Welcome> for Welcome {
             log_id: required(welcome.log_id, "Welcome.log_id")?.try_into()?,
             streams: streams.collect::<Result<_, _>>()?,
             known: welcome.known.map(TryInto::try_into).transpose()?,
+            takes_events: welcome.takes_events,
         })
     }
 }

@@ -107,6 +107,9 @@ fn report() -> impl Strategy<Value = Report> {
         bytes().prop_map(|object| ReportBody::Node { object }),
         (resource_key(), ".{0,8}").prop_map(|(pod, uid)| ReportBody::PodTerminated { pod, uid }),
         (resource_key(), bytes()).prop_map(|(key, content)| ReportBody::Message { key, content }),
+        (resource_key(), bytes()).prop_map(|(key, object)| {
+            ReportBody::Event { key: key.with_kind("event"), object }
+        }),
     ];
     (report_id(), body, traceparent()).prop_map(|(id, body, traceparent)| Report {
         id,
@@ -218,12 +221,17 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         RefusalCode::Unavailable,
     ]);
     prop_oneof![
-        (any::<u32>(), checkpoint(), vec(stream(), 0..3), prop::option::of(identity())).prop_map(
-            |(protocol, checkpoint, streams, known)| {
+        (
+            any::<u32>(),
+            checkpoint(),
+            vec(stream(), 0..3),
+            prop::option::of(identity()),
+            any::<bool>()
+        )
+            .prop_map(|(protocol, checkpoint, streams, known, takes_events)| {
                 let log_id = checkpoint.log_id;
-                HubMessage::Welcome(Welcome { protocol, log_id, streams, known })
-            }
-        ),
+                HubMessage::Welcome(Welcome { protocol, log_id, streams, known, takes_events })
+            }),
         push().prop_map(HubMessage::Push),
         (stream(), any::<u64>())
             .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),

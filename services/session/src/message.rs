@@ -91,6 +91,9 @@ pub struct Welcome {
     pub streams: Vec<StreamId>,
     /// The highest identity of this node in the cloud.
     pub known: Option<Identity>,
+    /// Whether the hub takes reports of Events. To a hub of an earlier version, the edge sends them as
+    /// messages.
+    pub takes_events: bool,
 }
 
 /// What a push contains.
@@ -418,6 +421,7 @@ pub fn report_bytes(report: &Report) -> u64 {
         ReportBody::SnapshotClosed(_) => 0,
         ReportBody::Node { object } => object.len(),
         ReportBody::Message { key, content } => key.as_str().len() + content.len(),
+        ReportBody::Event { key, object } => key.as_str().len() + object.len(),
     };
     body as u64 + REPORT_OVERHEAD_BYTES
 }

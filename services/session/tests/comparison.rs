@@ -461,8 +461,13 @@ fn a_summary_is_bounded_and_one_without_a_request_is_ignored() {
 fn welcomed() -> EdgeSession {
     let disk = Disk::of(1, &(0..3).map(|number| (number, 1)).collect());
     let mut edge = Link::new(disk).edge;
-    let welcome =
-        Welcome { protocol: PROTOCOL, log_id: log_id(2), streams: vec![private()], known: None };
+    let welcome = Welcome {
+        protocol: PROTOCOL,
+        log_id: log_id(2),
+        streams: vec![private()],
+        known: None,
+        takes_events: true,
+    };
     edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
     edge
 }

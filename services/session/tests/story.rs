@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use headwater_event::{
     Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
-    RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    RemovalRuns, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
@@ -84,6 +84,7 @@ fn welcome(known: Option<Identity>) -> EdgeInput {
         log_id: log_id(),
         streams,
         known,
+        takes_events: true,
     }))
 }
 
@@ -238,7 +239,13 @@ fn an_edge_whose_identity_was_issued_anew_is_fenced() {
 fn another_log_of_the_same_number_is_refused() {
     let (mut edge, _) = greeting_edge();
     let offered = LogId { number: 1, uuid: Uuid::from_u128(2) };
-    let welcome = Welcome { protocol: PROTOCOL, log_id: offered, streams: Vec::new(), known: None };
+    let welcome = Welcome {
+        protocol: PROTOCOL,
+        log_id: offered,
+        streams: Vec::new(),
+        known: None,
+        takes_events: true,
+    };
     let outputs = edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
     let end = EdgeCloseReason::ForeignLog { stream: private(), held: log_id(), offered };
     assert_eq!(outputs, [EdgeOutput::Close(end)]);
@@ -379,6 +386,31 @@ fn a_node_may_request_only_objects_of_its_interest() {
         panic!("{outputs:?}")
     };
     assert_eq!(response.outcome, Err(RequestError::Forbidden));
+}
+
+#[test]
+fn a_hub_of_an_earlier_version_receives_events_as_messages() {
+    let key: ResourceKey = "d/event/p.1".parse().expect("a key");
+    let object = Bytes::from_static(br#"{"reason":"BackOff"}"#);
+    let id = ReportId { incarnation: Incarnation(1), boot: 3, seq: 1 };
+    let event = ReportBody::Event { key: key.clone(), object: object.clone() };
+    let message = ReportBody::Message { key, content: object };
+    for (takes_events, sent) in [(true, event.clone()), (false, message)] {
+        let (mut edge, _) = greeting_edge();
+        let EdgeInput::Received(HubMessage::Welcome(welcome)) = welcome(None) else {
+            panic!("a welcome")
+        };
+        let welcome = Welcome { takes_events, ..welcome };
+        edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
+        let report = Report { id, body: event.clone(), traceparent: None };
+        let outputs = edge.step(EdgeInput::Outbox(vec![report]));
+        let reports = outputs.iter().find_map(|output| match output {
+            EdgeOutput::Send(EdgeMessage::Reports(reports)) => Some(&reports.reports),
+            _ => None,
+        });
+        let expected = vec![Report { id, body: sent, traceparent: None }];
+        assert_eq!(reports, Some(&expected), "takes events: {takes_events}");
+    }
 }
 
 #[test]

@@ -89,6 +89,7 @@ impl HubSession {
             log_id,
             streams: self.senders.keys().cloned().collect(),
             known: known.clone(),
+            takes_events: true,
         })));
         if let Some(known) = known.filter(|known| known.outranks(&identity)) {
             return Err(HubCloseReason::Refused(stale(&known)));
