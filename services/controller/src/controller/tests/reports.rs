@@ -542,7 +542,7 @@ async fn an_event_is_in_the_picture_until_it_is_discarded_and_then_leaves_the_lo
             }
         }
     };
-    let is_named = tokio::time::timeout(Duration::from_secs(30), is_named).await;
+    let is_named = timeout(Duration::from_secs(30), is_named).await;
     assert_eq!(is_named, Ok(true), "its key is among the changes");
     let stale = picture.event(&key).expect("readable").expect("there");
     assert_eq!(stale.node.as_str(), "a");
@@ -565,8 +565,8 @@ async fn an_event_is_in_the_picture_until_it_is_discarded_and_then_leaves_the_lo
     assert_eq!(listed.keys().collect::<Vec<_>>(), [&key]);
     // The API has an older one, then this one.
     picture.discard_event(&stale);
-    let event = picture.event(&key).expect("readable").expect("there");
-    picture.discard_event(&event);
+    let latest = picture.event(&key).expect("readable").expect("there");
+    picture.discard_event(&latest);
     until_true("its end", async || count().is_none()).await;
     let last = records_of(&world.upstream)
         .await
@@ -578,7 +578,11 @@ async fn an_event_is_in_the_picture_until_it_is_discarded_and_then_leaves_the_lo
 
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
-    running.folds("a").await;
-    assert_eq!(running.controller.picture().event(&key).expect("readable"), None);
+    world.report("a", 20, event("p.2", 1)).await;
+    let has =
+        |key: &ResourceKey| running.controller.picture().event(key).expect("readable").is_some();
+    let next = "d/event/p.2".parse().expect("a key");
+    until_true("the next Event", async || has(&next)).await;
+    assert!(!has(&key));
     running.controller.stop().await;
 }
