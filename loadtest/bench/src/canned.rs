@@ -191,6 +191,7 @@ impl CannedHub {
             streams: vec![StreamId::node(node)],
             known: None,
             verbs: Vec::new(),
+            takes_events: true,
         };
         let send = async |message: HubMessage| outbound.send(Ok(message.into())).await.is_ok();
         if !send(HubMessage::Welcome(welcome)).await {

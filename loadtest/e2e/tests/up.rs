@@ -66,6 +66,34 @@ fn shared_manifests(folder: &str) -> Option<String> {
 }
 
 #[test]
+fn what_goes_wrong_with_a_pod_is_an_event_also_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifests = manifests(folder.path());
+    let crasher = POD.replace("talker", "crasher").replace("while :", "exit 3; while :");
+    fs::write(manifests.join("crasher.yaml"), crasher).expect("written");
+    let mut running = Running::start(&[manifests.to_str().expect("UTF-8")]);
+    let back_off = |running: &Running| {
+        let events = running.json(&["events", "-o", "json"])?;
+        events["items"].as_array()?.iter().find(|event| event["reason"] == "BackOff").cloned()
+    };
+    let event = running.wait_for("an Event", back_off);
+    assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)), "{event:#}");
+    assert_eq!(event["involvedObject"]["name"], "crasher");
+    assert_eq!(event["source"]["host"], "node-1");
+    let table = running.text(&["events", "--for", "pod/crasher"]).expect("it answers");
+    assert!(table.starts_with("LAST SEEN") && table.contains("pod/crasher"), "{table}");
+    assert_eq!(running.text(&["events", "--for", "pod/talker"]).expect("it answers"), "");
+    let described = running.text(&["describe", "pod", "crasher"]).expect("described");
+    assert!(described.contains("Back-off restarting failed container talk"), "{described}");
+    let described = running.text(&["describe", "pod", "talker"]).expect("described");
+    assert!(!described.contains("Back-off"), "{described}");
+    running.interrupt();
+    running.start_again();
+    let again = running.wait_for("the Event", back_off);
+    assert_eq!(again["metadata"]["name"], event["metadata"]["name"]);
+}
+
+#[test]
 fn an_edit_appends_exactly_the_difference() {
     let (_folder, manifests, running) = talker();
     let before = running.history("node/node-1");

@@ -268,10 +268,11 @@ fn report(input: &mut Unstructured<'_>, id: ReportId) -> Result<Vec<u8>> {
     let Ok(key) = key else { return input.arbitrary() };
     let content = Bytes::from(text(input, &["{}", "null", "[]", "1e999"])?);
     let uid = text(input, &["u", "v", ""])?;
-    let body = match input.int_in_range(0..=3_u8)? {
+    let body = match input.int_in_range(0..=4_u8)? {
         0 => ReportBody::Node { object: content },
         1 => ReportBody::PodStatus { pod: key, uid, status: content },
         2 => ReportBody::PodTerminated { pod: key, uid },
+        3 => ReportBody::Event { key, object: content },
         _ => ReportBody::Message { key, content },
     };
     let report = Report { id, body, traceparent: None };

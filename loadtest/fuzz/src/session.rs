@@ -282,6 +282,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
             streams: some(input, stream)?,
             known: if input.ratio(1, 4)? { Some(identity(input)?) } else { None },
             verbs: RequestVerb::ALL.to_vec(),
+            takes_events: input.arbitrary()?,
         }),
         2 => HubMessage::ReportsAcked(reports_acked(input)?),
         3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),

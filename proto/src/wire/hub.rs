@@ -64,6 +64,7 @@ impl From<Welcome> for wire::Welcome {
             streams: welcome.streams.iter().map(StreamId::to_string).collect(),
             known: welcome.known.map(Into::into),
             verbs: welcome.verbs.into_iter().map(|verb| verb_to_wire(verb).into()).collect(),
+            takes_events: welcome.takes_events,
         }
     }
 }
@@ -83,6 +84,7 @@ impl TryFrom<wire::Welcome> for Welcome {
             streams: streams.collect::<Result<_, _>>()?,
             known: welcome.known.map(TryInto::try_into).transpose()?,
             verbs,
+            takes_events: welcome.takes_events,
         })
     }
 }

@@ -49,6 +49,9 @@ pub(super) fn body_to_wire(body: ReportBody) -> Body {
         ReportBody::Message { key, content } => {
             Body::Message(wire::Message { key: key.into(), content })
         }
+        ReportBody::Event { key, object } => {
+            Body::Event(wire::Message { key: key.into(), content: object })
+        }
     }
 }
 
@@ -76,6 +79,11 @@ pub(super) fn body_from_wire(body: Body) -> Result<ReportBody, WireError> {
         Body::Message(message) => {
             let key = resource_key(&message.key, "Message.key")?;
             ReportBody::Message { key, content: message.content }
+        }
+        Body::Event(event) => {
+            // The type of its key is that of Events, whatever the edge names.
+            let key = resource_key(&event.key, "Report.event")?.with_kind("event");
+            ReportBody::Event { key, object: event.content }
         }
         Body::Packed(_) | Body::Patch(_) => {
             return Err(WireFault::OutOfSession.of("Report.body"));

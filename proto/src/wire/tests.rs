@@ -110,6 +110,9 @@ fn report() -> impl Strategy<Value = Report> {
         bytes().prop_map(|object| ReportBody::Node { object }),
         (resource_key(), ".{0,8}").prop_map(|(pod, uid)| ReportBody::PodTerminated { pod, uid }),
         (resource_key(), bytes()).prop_map(|(key, content)| ReportBody::Message { key, content }),
+        (resource_key(), bytes()).prop_map(|(key, object)| {
+            ReportBody::Event { key: key.with_kind("event"), object }
+        }),
     ];
     (report_id(), body, traceparent()).prop_map(|(id, body, traceparent)| Report {
         id,
@@ -240,11 +243,13 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             checkpoint(),
             vec(stream(), 0..3),
             prop::option::of(identity()),
-            vec(verb(), 0..3)
+            vec(verb(), 0..3),
+            any::<bool>()
         )
-            .prop_map(|(protocol, checkpoint, streams, known, verbs)| {
+            .prop_map(|(protocol, checkpoint, streams, known, verbs, takes_events)| {
                 let log_id = checkpoint.log_id;
-                HubMessage::Welcome(Welcome { protocol, log_id, streams, known, verbs })
+                let welcome = Welcome { protocol, log_id, streams, known, verbs, takes_events };
+                HubMessage::Welcome(welcome)
             }),
         Just(HubMessage::Unknown),
         push().prop_map(HubMessage::Push),

@@ -64,6 +64,8 @@ pub enum Command {
     Get(Get),
     /// Show details of one object, with its events
     Describe(Describe),
+    /// List the Events of nodes: what they did with pods, or why they could not. They stay an hour
+    Events(Events),
     /// Print the logs of a container in a pod
     Logs(Logs),
     /// List the events of a stream
@@ -293,6 +295,30 @@ pub struct Describe {
     pub objects: Vec<String>,
     #[command(flatten)]
     pub scope: Scope,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Namespace; Events about nodes are in `default`
+    #[arg(short, long, default_value = "default")]
+    pub namespace: String,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Only Events about this object: pod/NAME or node/NAME
+    #[arg(long = "for", value_name = "KIND/NAME")]
+    pub about: Option<String>,
+    /// Only Events of these types: Warning, Normal
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',')]
+    pub types: Vec<String>,
+    /// Output form: table, json, yaml
+    #[arg(short, long, default_value = "table", value_parser = output)]
+    pub output: Output,
+    /// Omit the header line
+    #[arg(long)]
+    pub no_headers: bool,
     #[command(flatten)]
     pub target: Target,
 }

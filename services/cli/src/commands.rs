@@ -3,6 +3,7 @@
 mod ca;
 mod describe;
 mod diff;
+mod events;
 mod get;
 mod history;
 mod link;
@@ -36,6 +37,7 @@ async fn ask(command: Command) -> CommandResult {
     match command {
         Command::Get(args) => get::run(args).await,
         Command::Describe(args) => describe::run(args).await,
+        Command::Events(args) => events::run(args).await,
         Command::Logs(args) => logs::run(args).await,
         Command::History(args) => history::run(args).await,
         Command::Diff(args) => diff::run(args).await,

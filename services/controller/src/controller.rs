@@ -169,19 +169,26 @@ impl Controller {
             shares_objects: dependencies.shares_objects,
             stop: release.clone(),
         });
+        let picture_engine = picture;
+        let presence = PresenceReceiver::new(changes.clone());
+        let picture = Picture::new(
+            interest.clone(),
+            picture_engine.clone(),
+            changes.clone(),
+            presence.clone(),
+            workloads.clone(),
+        );
         let report_fold = ReportFold {
             log: dependencies.upstream,
-            engine: picture.clone(),
+            engine: picture_engine,
             published: published.clone(),
             snapshot_requests,
             consumption,
-            changes: changes.clone(),
+            changes,
+            event_discards: picture.event_discards(),
             progress: progress_receiver.clone(),
             metrics: metrics.report_fold,
         };
-        let presence = PresenceReceiver::new(changes.clone());
-        let picture =
-            Picture::new(interest.clone(), picture, changes, presence.clone(), workloads.clone());
         let reports = Arc::new(PictureReports::new(picture.clone(), wall_clock.clone()));
         let sink_context = SinkContext {
             picture: picture.clone(),

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 mod connection;
 mod merge;
+pub(crate) mod node_event;
 mod page;
 mod pod_reports;
 mod presence;
@@ -23,11 +24,13 @@ use serde_json::{Value, json};
 use self::changes::ChangeFeed;
 use self::connection::Connection;
 use self::merge::merge;
+use self::node_event::EventDiscards;
 use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
 use crate::source::SharedWorkloads;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
+pub use self::node_event::NodeEvent;
 pub use self::page::PicturePage;
 pub(crate) use self::pod_reports::PictureReports;
 pub use self::presence::{NodePresence, PresenceLink, PresenceReceiver};
@@ -41,6 +44,7 @@ pub struct Picture {
     changes: ChangeFeed,
     presence: PresenceReceiver,
     workloads: SharedWorkloads,
+    event_discards: EventDiscards,
 }
 
 /// The report of a node that all containers of a pod under deletion have stopped. The pod may be
@@ -89,7 +93,13 @@ impl Picture {
         presence: PresenceReceiver,
         workloads: SharedWorkloads,
     ) -> Self {
-        Self { interest, engine, changes, presence, workloads }
+        let event_discards = EventDiscards::default();
+        Self { interest, engine, changes, presence, workloads, event_discards }
+    }
+
+    /// The Events that are needed no longer.
+    pub(crate) fn event_discards(&self) -> EventDiscards {
+        self.event_discards.clone()
     }
 
     /// Subscribes to the keys of objects that may have changed. A Node also changes without an event
@@ -135,6 +145,9 @@ impl Picture {
         key: &ResourceKey,
         now_ms: i64,
     ) -> Result<Option<Value>, EngineError> {
+        if key.kind() == "event" {
+            return Ok(self.event(key)?.map(|event| event.event));
+        }
         let node: Option<NodeName> =
             if key.kind() == "node" { key.name().parse().ok() } else { None };
         let (object, has_stream) = {

@@ -12,9 +12,11 @@
 //! | `key_repair` | appending the report that counts once more |
 //! | `terminations` | terminations that the log has |
 //! | `termination_removal` | removing those of pods that are gone |
+//! | `events` | Events that the log has, and their removal |
 //! | `departed_nodes` | forgetting nodes that are gone for long |
 
 mod departed_nodes;
+mod events;
 mod key_repair;
 mod record;
 mod stale_keys;
@@ -37,6 +39,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use self::departed_nodes::DEPARTURES_INTERVAL;
+use self::events::{EVENTS_INTERVAL, LoggedEvents};
 use self::key_repair::AGAIN_AFTER;
 use self::record::is_lost;
 use self::stale_keys::StaleKeys;
@@ -44,6 +47,7 @@ use self::termination_removal::LOOK_INTERVAL;
 use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
+use crate::picture::node_event::EventDiscards;
 use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
 use crate::publisher::{Progress, SharedConsumption, SharedSnapshotRequests};
 
@@ -76,6 +80,7 @@ struct Fold {
     statuses: PodStatusFold,
     stale: StaleKeys,
     terminations: Terminations,
+    events: LoggedEvents,
     /// The latest time of a record, in milliseconds since the Unix epoch.
     newest_ms: i64,
     /// The time of the last report of each node that was read in this run.
@@ -94,6 +99,8 @@ pub(crate) struct ReportFold {
     pub(crate) consumption: SharedConsumption,
     /// Gets the keys of the objects whose statuses change.
     pub(crate) changes: ChangeFeed,
+    /// Events that are needed no longer.
+    pub(crate) event_discards: EventDiscards,
     /// Whether this controller is the writer.
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) metrics: ReportFoldMetrics,
@@ -152,6 +159,7 @@ impl ReportFold {
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
             terminations: Terminations::open(&*self.engine)?,
+            events: LoggedEvents::open(&*self.engine)?,
             newest_ms: 0,
             reported_ms: BTreeMap::new(),
         };
@@ -161,11 +169,12 @@ impl ReportFold {
             self.check_nodes(&fold.statuses, is_resumed)?;
         }
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
-        let mut departures_from = Instant::now();
+        let (mut departures_from, mut events_from) = (Instant::now(), Instant::now());
         loop {
             // Before the end of the log, a later record may repair a stale key.
             let repairs = ends.is_reached() && fold.stale.is_due();
             let removes = ends.is_reached() && !fold.terminations.is_empty();
+            let removes_events = ends.is_reached() && !fold.events.is_empty();
             let batch = tokio::select! {
                 biased;
                 () = self.until_writer(repairs_from), if repairs => {
@@ -177,6 +186,11 @@ impl ReportFold {
                 () = self.until_writer(removals_from), if removes => {
                     self.remove_terminations(&mut fold.terminations).await?;
                     removals_from = Instant::now() + LOOK_INTERVAL;
+                    continue;
+                }
+                () = self.until_writer(events_from), if removes_events => {
+                    self.remove_events(&mut fold.events, fold.newest_ms).await;
+                    events_from = Instant::now() + EVENTS_INTERVAL;
                     continue;
                 }
                 batch = reader.next() => batch?,

@@ -3,4 +3,5 @@
 //! Every request goes to the edge's unix socket. The edge keeps reports and delivers them.
 
 pub(crate) mod client;
+pub(crate) mod event_recorder;
 pub(crate) mod pod_reporter;

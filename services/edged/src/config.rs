@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headwater_event::NodeName;
 
+use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
 
 /// The configuration of a pod worker.
@@ -110,6 +111,8 @@ pub struct Settings {
     pub log_files_max: u32,
     /// When the node lacks a resource.
     pub pressure: PressureSettings,
+    /// Which Events the node sends.
+    pub events: EventLevel,
 }
 
 /// The least of each resource that a node has without pressure; each default is a constant of this
@@ -203,6 +206,7 @@ impl Default for Settings {
             log_bytes_max: LOG_BYTES_MAX,
             log_files_max: LOG_FILES_MAX,
             pressure: PressureSettings::default(),
+            events: EventLevel::default(),
         }
     }
 }

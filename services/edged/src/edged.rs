@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::client::{EdgeClient, SocketPathTooLong};
+use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::config::{EdgedConfig, RuntimeKind};
 use crate::container::claim::ClaimView;
@@ -147,6 +148,7 @@ impl Edged {
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
             reporter: PodReporter::start(edge.clone(), &settings, metrics.clone()),
+            events: EventRecorder::start(edge.clone(), &settings),
             settings,
             runtime,
             store,

@@ -19,11 +19,12 @@
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
 //! | `backoff` | waits that double | |
 //! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
+//! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
 //! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
-//! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics`, `backoff` |
+//! | `api` | the client of the edge's local API, reports of pods, Events | `pod`, `desired`, `event`, `config`, `metrics`, `backoff` |
 //! | `node` | the Node object, its pressures and its reports | `api`, `config`, `backoff` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
@@ -36,6 +37,7 @@ pub mod container;
 mod desired;
 mod disk;
 pub mod edged;
+mod event;
 pub mod metrics;
 mod node;
 pub mod pod;
@@ -49,6 +51,7 @@ pub use config::{EdgedConfig, PressureSettings, ProcessConfig, RuntimeKind, Sett
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
+pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use runtime::process::{running_pods, shared_rights, shim};
 pub use worker::plan;

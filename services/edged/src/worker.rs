@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use crate::container::WaitReason;
 use crate::container::volume::Volume;
 use crate::desired::compressed_object::CompressedObject;
+use crate::event::Severity;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
 use headwater_telemetry::error_chain;
@@ -60,7 +61,7 @@ use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
 use setup_failure::SetupFailure;
-use signal::ProbeFinding;
+use signal::{ProbeFinding, ProbeKind};
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
 use warnings::Warnings;
 
@@ -259,6 +260,17 @@ impl Worker {
                     tracing::info!(pod = %key, container, ?kind, message, "a probe failed");
                     self.shared.metrics.probe_failed();
                 }
+                if let ProbeFinding::Unhealthy(failure) | ProbeFinding::StillFailing(failure) =
+                    &finding
+                {
+                    let name = match kind {
+                        ProbeKind::Startup => "Startup",
+                        ProbeKind::Readiness => "Readiness",
+                        ProbeKind::Liveness => "Liveness",
+                    };
+                    let message = format!("{name} probe failed: {}", failure.answer);
+                    self.event(Some(&container), Severity::Warning, "Unhealthy", message);
+                }
                 if let Some(tracker) = self.containers.get_mut(&container) {
                     tracker.set_finding(attempt, kind, finding, now + own_grace.unwrap_or(grace));
                 }
@@ -266,6 +278,8 @@ impl Worker {
             Signal::PostStart { container, attempt, result } => {
                 if let Err(message) = &result {
                     tracing::warn!(pod = %key, container, message, "a postStart hook failed");
+                    let message = format!("PostStartHook failed: {message}");
+                    self.event(Some(&container), Severity::Warning, "FailedPostStartHook", message);
                 }
                 if let Some(tracker) = self.containers.get_mut(&container) {
                     tracker.end_post_start(attempt, result.is_ok(), now + grace);
@@ -279,6 +293,13 @@ impl Worker {
             Signal::Pull { container, result } => {
                 if let Err(error) = &result {
                     self.warn(Some(&container), "an image was not pulled", &error_chain(error));
+                    let image = container_of(pod, &container).and_then(|it| it.image.as_deref());
+                    let message = format!(
+                        "Failed to pull image \"{}\": {}",
+                        image.unwrap_or_default(),
+                        error_chain(error)
+                    );
+                    self.event(Some(&container), Severity::Warning, "Failed", message);
                 }
                 if let Some(images) = &mut self.images {
                     images.end_pull(&container, result, now);

@@ -13,12 +13,14 @@
 //! | `partition_appender` | the task that appends to one partition |
 //! | `record_group` | the records of one node that are appended in order |
 //! | `receipt` | what became of the reports of a session |
+//! | `event_limiter` | how many Events of each node are appended |
 //! | `positions` | the task that appends positions |
 //! | `bases` | on disk, the reports that the next patches of a session apply to |
 //! | `spans` | the span of a traced report |
 
 mod appender;
 mod bases;
+mod event_limiter;
 mod partition_appender;
 mod positions;
 mod receipt;

@@ -98,6 +98,9 @@ pub struct Welcome {
     pub known: Option<Identity>,
     /// The verbs of the requests that the hub takes; none: a hub of an earlier version.
     pub verbs: Vec<RequestVerb>,
+    /// Whether the hub takes reports of Events. To a hub of an earlier version, the edge sends them as
+    /// messages.
+    pub takes_events: bool,
 }
 
 /// What a push contains.
@@ -424,6 +427,7 @@ pub fn report_bytes(report: &Report) -> u64 {
         ReportBody::SnapshotClosed(_) => 0,
         ReportBody::Node { object } => object.len(),
         ReportBody::Message { key, content } => key.as_str().len() + content.len(),
+        ReportBody::Event { key, object } => key.as_str().len() + object.len(),
     };
     body as u64 + REPORT_OVERHEAD_BYTES
 }

@@ -467,6 +467,7 @@ fn welcomed() -> EdgeSession {
         streams: vec![private()],
         known: None,
         verbs: Vec::new(),
+        takes_events: true,
     };
     edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
     edge

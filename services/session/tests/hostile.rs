@@ -217,7 +217,9 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
     prop_oneof![
         1 => (log_id(), vec(stream(), 0..3), prop::option::weighted(0.2, identity())).prop_map(
             |(log_id, streams, known)| {
-                HubMessage::Welcome(Welcome { protocol: 1, log_id, streams, known, verbs: Vec::new() })
+                HubMessage::Welcome(Welcome {
+                protocol: 1, log_id, streams, known, verbs: Vec::new(), takes_events: true,
+            })
             }
         ),
         8 => push().prop_map(HubMessage::Push),
@@ -325,7 +327,9 @@ proptest! {
         let mut session = EdgeSession::new(settings, state);
         session.step(EdgeInput::Connected);
         let log_id = LogId { number: 1, uuid: Uuid::from_u128(1) };
-        let welcome = Welcome { protocol: 1, log_id, streams: Vec::new(), known: None, verbs: Vec::new() };
+        let welcome = Welcome {
+            protocol: 1, log_id, streams: Vec::new(), known: None, verbs: Vec::new(), takes_events: true,
+        };
         session.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
         for input in inputs {
             prop_assert!(session.step(input).len() < OUTPUTS_MAX);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use headwater_event::{
     Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
-    RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    RemovalRuns, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
@@ -86,6 +86,7 @@ fn welcome(known: Option<Identity>) -> EdgeInput {
         streams,
         known,
         verbs: RequestVerb::ALL.to_vec(),
+        takes_events: true,
     }))
 }
 
@@ -246,6 +247,7 @@ fn another_log_of_the_same_number_is_refused() {
         streams: Vec::new(),
         known: None,
         verbs: Vec::new(),
+        takes_events: true,
     };
     let outputs = edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
     let end = EdgeCloseReason::ForeignLog { stream: private(), held: log_id(), offered };
@@ -439,8 +441,14 @@ fn an_edge_of_an_earlier_version_gets_errors_that_it_knows() {
 fn an_edge_sends_a_hub_only_what_its_welcome_announces() {
     let (mut edge, _) = greeting_edge();
     let streams = vec![private()];
-    let earlier =
-        Welcome { protocol: PROTOCOL, log_id: log_id(), streams, known: None, verbs: Vec::new() };
+    let earlier = Welcome {
+        protocol: PROTOCOL,
+        log_id: log_id(),
+        streams,
+        known: None,
+        verbs: Vec::new(),
+        takes_events: false,
+    };
     edge.step(EdgeInput::Received(HubMessage::Welcome(earlier)));
     assert!(edge.is_open());
     let key = "ns/secret/s".parse().expect("well-formed");
@@ -464,6 +472,31 @@ fn a_message_that_is_not_known_has_no_effect() {
     let mut hub = HubSession::new(HubSettings::default(), node);
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Unknown));
     assert!(matches!(outputs.last(), Some(HubOutput::Close(_))), "{outputs:?}");
+}
+
+#[test]
+fn a_hub_of_an_earlier_version_receives_events_as_messages() {
+    let key: ResourceKey = "d/event/p.1".parse().expect("a key");
+    let object = Bytes::from_static(br#"{"reason":"BackOff"}"#);
+    let id = ReportId { incarnation: Incarnation(1), boot: 3, seq: 1 };
+    let event = ReportBody::Event { key: key.clone(), object: object.clone() };
+    let message = ReportBody::Message { key, content: object };
+    for (takes_events, sent) in [(true, event.clone()), (false, message)] {
+        let (mut edge, _) = greeting_edge();
+        let EdgeInput::Received(HubMessage::Welcome(welcome)) = welcome(None) else {
+            panic!("a welcome")
+        };
+        let welcome = Welcome { takes_events, ..welcome };
+        edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
+        let report = Report { id, body: event.clone(), traceparent: None };
+        let outputs = edge.step(EdgeInput::Outbox(vec![report]));
+        let reports = outputs.iter().find_map(|output| match output {
+            EdgeOutput::Send(EdgeMessage::Reports(reports)) => Some(&reports.reports),
+            _ => None,
+        });
+        let expected = vec![Report { id, body: sent, traceparent: None }];
+        assert_eq!(reports, Some(&expected), "takes events: {takes_events}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! layers are put together, and how what is wrong is named, is the same for all.
 
 mod duration;
+mod events;
 mod flags;
 mod log_format;
 mod metrics_at;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub use self::duration::duration_text;
+pub use self::events::Events;
 pub use self::flags::Flags;
 pub use self::log_format::LogFormat;
 pub use self::metrics_at::{MetricsAt, NoAddress};

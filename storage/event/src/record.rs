@@ -21,7 +21,7 @@
 //! | `!log <uuid>` | [`LogMetadata`] | in partition 0, first except behind reports of a version that wrote none |
 //! | `node/<name> !snapshot` | [`SnapshotClosed`](crate::report::SnapshotClosed) | end of a pod status snapshot |
 //! | `node/<name> !position` | [`NodeProgress`](crate::NodeProgress) | the node's positions, as a hub reports them |
-//! | `node/<name> <resource key>` | status, Node or message; null for a removal | a report |
+//! | `node/<name> <resource key>` | status, Node, message or Event; null for a removal | a report |
 
 use std::fmt;
 use std::str::FromStr;

@@ -12,6 +12,10 @@ use crate::hash::StateHash;
 use crate::key::ResourceKey;
 use crate::name::NodeName;
 
+/// The most bytes of an Event: Kubernetes allows 1 KiB of message, and the names of the object have up
+/// to 600 bytes.
+pub const EVENT_BYTES_MAX: usize = 8 << 10;
+
 /// The issue number of a node's identity. A re-imaged node gets the next one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -128,6 +132,14 @@ pub enum ReportBody {
         /// The content as JSON.
         content: Bytes,
     },
+    /// An Event of Kubernetes: what the node did with an object, or why it could not. An Event that
+    /// happens again replaces the report, with a higher count.
+    Event {
+        /// The Event, as `<namespace>/event/<name>`.
+        key: ResourceKey,
+        /// The Event as JSON (`Event` of the Kubernetes API).
+        object: Bytes,
+    },
 }
 
 /// The kind of a report.
@@ -145,6 +157,8 @@ pub enum ReportKind {
     PodTerminated,
     /// See [`ReportBody::Message`].
     Message,
+    /// See [`ReportBody::Event`].
+    Event,
 }
 
 /// The end of a pod status snapshot.
@@ -163,13 +177,14 @@ pub struct SnapshotClosed {
 
 impl ReportKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::PodStatus,
         Self::PodStatusRemoved,
         Self::SnapshotClosed,
         Self::Node,
         Self::PodTerminated,
         Self::Message,
+        Self::Event,
     ];
 
     /// Its name in metrics and spans.
@@ -181,6 +196,7 @@ impl ReportKind {
             Self::Node => "node",
             Self::PodTerminated => "pod_terminated",
             Self::Message => "message",
+            Self::Event => "event",
         }
     }
 }
@@ -195,6 +211,7 @@ impl ReportBody {
             Self::Node { .. } => ReportKind::Node,
             Self::PodTerminated { .. } => ReportKind::PodTerminated,
             Self::Message { .. } => ReportKind::Message,
+            Self::Event { .. } => ReportKind::Event,
         }
     }
 
@@ -211,6 +228,7 @@ impl ReportBody {
             }
             Self::PodTerminated { pod, .. } => ReportKey::Resource(pod.with_kind("podtermination")),
             Self::Message { key, .. } => ReportKey::Resource(key.clone()),
+            Self::Event { key, .. } => ReportKey::Resource(key.with_kind("event")),
         })
     }
 }

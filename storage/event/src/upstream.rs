@@ -6,7 +6,8 @@
 //!
 //! No later report of a node takes the place of the termination of a pod. Once the pod is gone, the
 //! controller removes the termination: the same record without a value
-//! ([`encode_termination_removed`]).
+//! ([`encode_termination_removed`]). So it removes an Event that it needs no longer
+//! ([`encode_event_removed`]).
 
 use bytes::Bytes;
 use prost::Message;
@@ -75,6 +76,7 @@ enum Kind {
     Node = 4,
     PodTerminated = 5,
     Message = 6,
+    Event = 7,
 }
 
 /// Encodes a report of `node`.
@@ -97,6 +99,7 @@ pub fn encode_report(node: &NodeName, report: &Report) -> Result<ReportRecord, K
             (Kind::PodTerminated, uid.as_str(), Some(Bytes::from_static(b"{}")))
         }
         ReportBody::Message { content, .. } => (Kind::Message, "", Some(content.clone())),
+        ReportBody::Event { object, .. } => (Kind::Event, "", Some(object.clone())),
     };
     let message = HeaderMessage {
         incarnation: report.id.incarnation.0,
@@ -150,8 +153,44 @@ pub fn decode_termination_removed(record: &ReportRecord) -> Option<TerminationRe
     }
 }
 
+/// An Event that was removed from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRemoved {
+    /// The node that reported it.
+    pub node: NodeName,
+    /// The Event, as `<namespace>/event/<name>`.
+    pub key: ResourceKey,
+    /// The id of its report.
+    pub id: ReportId,
+}
+
+/// Encodes the removal of the Event that `node` reported as `id`.
+///
+/// # Errors
+/// As [`encode_report`].
+pub fn encode_event_removed(
+    node: &NodeName,
+    key: ResourceKey,
+    id: ReportId,
+) -> Result<ReportRecord, KeyError> {
+    let body = ReportBody::Event { key, object: Bytes::new() };
+    let record = encode_report(node, &Report { id, body, traceparent: None })?;
+    Ok(ReportRecord { value: None, ..record })
+}
+
+/// Decodes the removal of an Event. Returns `None` for every other record.
+pub fn decode_event_removed(record: &ReportRecord) -> Option<EventRemoved> {
+    let (node, report) = decode(record, None).ok()??;
+    match report.body {
+        ReportBody::Event { key, .. } if record.value.is_none() => {
+            Some(EventRemoved { node, key, id: report.id })
+        }
+        _ => None,
+    }
+}
+
 /// Decodes a report. Returns `None` for a hub's record of a node's positions, and for the removal of
-/// a termination.
+/// a termination or an Event.
 ///
 /// # Errors
 /// The record is not a report; see [`ReportRecordError`]. The reader skips it.
@@ -161,12 +200,14 @@ pub fn decode_report(
 ) -> Result<Option<(NodeName, Report)>, ReportRecordError> {
     let decoded = decode(record, traceparent)?;
     let is_removal = |body: &ReportBody| {
-        record.value.is_none() && matches!(body, ReportBody::PodTerminated { .. })
+        let is_removable =
+            matches!(body, ReportBody::PodTerminated { .. } | ReportBody::Event { .. });
+        record.value.is_none() && is_removable
     };
     Ok(decoded.filter(|(_, report)| !is_removal(&report.body)))
 }
 
-/// As [`decode_report`], with the removal of a termination as the termination.
+/// As [`decode_report`], with the removal of a termination or an Event as what is removed.
 fn decode(
     record: &ReportRecord,
     traceparent: Option<String>,
@@ -197,6 +238,9 @@ fn decode(
         Kind::Node => ReportBody::Node { object: value()? },
         Kind::PodTerminated => ReportBody::PodTerminated { pod: pod()?, uid },
         Kind::Message => ReportBody::Message { key: resource()?, content: value()? },
+        Kind::Event => {
+            ReportBody::Event { key: resource()?, object: record.value.clone().unwrap_or_default() }
+        }
         Kind::Unspecified => return Err(malformed("its header has no kind")),
     };
     if body.key(&node).ok().as_ref() != Some(&key) {
@@ -246,7 +290,11 @@ mod tests {
             }),
             ReportBody::Node { object: json.clone() },
             ReportBody::PodTerminated { pod, uid },
-            ReportBody::Message { key: "shop/alarm/door".parse().expect("a key"), content: json },
+            ReportBody::Message {
+                key: "shop/alarm/door".parse().expect("a key"),
+                content: json.clone(),
+            },
+            ReportBody::Event { key: "shop/event/web.1f".parse().expect("a key"), object: json },
         ]
     }
 
@@ -294,6 +342,20 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_event_is_a_tombstone_under_its_key_and_no_report() {
+        let id = ReportId { incarnation: Incarnation(1), boot: 2, seq: 3 };
+        let report = Report { id, body: bodies().remove(6), traceparent: None };
+        let record = encode_report(&node(), &report).expect("a record");
+        let key: ResourceKey = "shop/event/web.1f".parse().expect("a key");
+        let removed = encode_event_removed(&node(), key.clone(), id).expect("a record");
+        assert_eq!((&removed.key, &removed.value), (&record.key, &None));
+        assert!(decode_report(&removed, None).expect("readable").is_none());
+        assert_eq!(decode_event_removed(&removed), Some(EventRemoved { node: node(), key, id }));
+        assert_eq!(decode_event_removed(&record), None);
+        assert_eq!(decode_termination_removed(&removed), None);
+    }
+
+    #[test]
     fn a_kind_under_the_key_of_another_kind_is_refused() {
         let mut record = encode_report(
             &node(),
@@ -311,6 +373,7 @@ mod tests {
             let record = ReportRecord { key: key.into(), value, header: header.into() };
             let _ = decode_report(&record, None);
             let _ = decode_termination_removed(&record);
+            let _ = decode_event_removed(&record);
         }
     }
 }

@@ -80,6 +80,8 @@ pub enum TableId {
     /// Per node and pod: pods under deletion whose containers have all stopped, as their nodes
     /// report.
     NodeTerminations = 0x59,
+    /// Per Event: what its node reported of it.
+    NodeEvents = 0x5a,
 
     /// Objects that an earlier log had, and that the present log may still lack.
     InheritedEntries = 0x60,
@@ -142,6 +144,7 @@ impl TableId {
         Self::OwnClaim,
         Self::LoggedTerminations,
         Self::NodeTerminations,
+        Self::NodeEvents,
         Self::InheritedEntries,
         Self::HighestEpoch,
         Self::SessionReports,
@@ -208,6 +211,7 @@ mod tests {
                 "57 OwnClaim",
                 "58 LoggedTerminations",
                 "59 NodeTerminations",
+                "5a NodeEvents",
                 "60 InheritedEntries",
                 "61 HighestEpoch",
                 "62 SessionReports",

@@ -99,6 +99,9 @@ fn bodies() -> impl Strategy<Value = ReportBody> {
         1 => (pod(), "[ab]").prop_map(|(pod, uid)| ReportBody::PodTerminated { pod, uid }),
         1 => text().prop_map(|object| ReportBody::Node { object }),
         1 => (pod(), text()).prop_map(|(key, content)| ReportBody::Message { key, content }),
+        1 => (pod(), text()).prop_map(|(key, object)| {
+            ReportBody::Event { key: key.with_kind("event"), object }
+        }),
         3 => (any::<u8>(), 0..2u64, any::<bool>(), 0..2u64).prop_map(|(hash, pods, full, first)| {
             let hash = StateHash::from_bytes(&[hash; 32]);
             let first = if first == 0 { ReportId::default() } else { id(first) };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use headwater_settings::{Flags, Runtime};
+use headwater_settings::{Events, Flags, Runtime};
 
 use super::part::Process;
 use super::tls::TlsArgs;
@@ -22,6 +22,9 @@ pub struct Pods {
     /// [default: 110; hollow: 10000]
     #[arg(long, value_name = "N")]
     pub pods_max: Option<u32>,
+    /// Events of the pods that the node sends to the cloud [default: warnings]
+    #[arg(long)]
+    pub events: Option<Events>,
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +82,7 @@ impl Pods {
             .with("runtime", self.runtime)
             .switch("allow_root", self.allow_root)
             .with("pods_max", self.pods_max)
+            .with("events", self.events)
     }
 }
 

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tonic::transport::Channel;
 
 use self::field_writer::FieldWriter;
+use super::events::{self, Subject};
 use super::get;
 use crate::args::Describe;
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -25,7 +26,7 @@ use crate::moment::Moment;
 use crate::object_selection::parse_selections;
 use crate::render;
 use crate::selector::Selector;
-use crate::table::columns;
+use crate::table::{Table, columns};
 
 /// The most events, and the most reports, that are shown: the newest.
 const EVENTS_SHOWN_MAX: u32 = 10;
@@ -77,6 +78,8 @@ struct Description {
     is_past: bool,
     /// The pods of a node.
     pods: Vec<Value>,
+    /// The Events about a pod or a node, as the cloud's picture has them.
+    events: Vec<Value>,
 }
 
 impl Description {
@@ -127,7 +130,20 @@ impl Description {
             pods.sort_by(get::by_name);
         }
         let is_past = args.scope.at.is_some();
-        Ok(Self { object_type, object, history: story, node, is_past, pods })
+        let events = match object_type.name {
+            "pod" | "node" if !is_past && args.scope.node.is_none() => {
+                let (kind, namespace) = match object_type.name {
+                    "pod" => ("Pod", text("/metadata/namespace")),
+                    _ => ("Node", "default".to_owned()),
+                };
+                let about = Subject { kind: kind.to_owned(), name: text("/metadata/name") };
+                // An edge has no Events of the cloud.
+                let found = events::fetch(operator, &namespace, Some(&about)).await;
+                found.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self { object_type, object, history: story, node, is_past, pods, events })
     }
 
     fn text(&self, moment: Moment) -> String {
@@ -138,8 +154,33 @@ impl Description {
             "node" => node::write(&mut writer, self, moment),
             _ => other(&mut writer, self),
         }
+        self.write_events(&mut writer, moment.time);
         history::write(&mut writer, self, moment.time);
         writer.text()
+    }
+
+    /// Writes the Events about the object, as kubectl does. Those of an earlier pod of the name are not
+    /// among them.
+    fn write_events(&self, writer: &mut FieldWriter, now: Timestamp) {
+        let uid = self.object.pointer("/metadata/uid").and_then(Value::as_str);
+        let is_of = |event: &&Value| {
+            let about = event.pointer("/involvedObject/uid").and_then(Value::as_str);
+            about.is_none() || about == uid
+        };
+        let mut table = Table::new(["TYPE", "REASON", "AGE", "FROM", "MESSAGE"]);
+        for event in self.events.iter().filter(is_of) {
+            let text = |pointer| columns::text_or(event, pointer, "");
+            table.row([
+                text("/type"),
+                text("/reason"),
+                events::seen(event, now),
+                text("/source/component"),
+                text("/message"),
+            ]);
+        }
+        if !table.is_empty() {
+            writer.table("Events", &table);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) struct ReportFoldMetrics {
     stale: IntCounter,
     repaired: IntCounter,
     terminations_removed: IntCounter,
+    events_removed: IntCounter,
     nodes_forgotten: IntCounter,
     /// Reading, storing.
     failures: [IntCounter; 2],
@@ -61,6 +62,10 @@ impl ReportFoldMetrics {
                 "headwater_controller_removed_terminations_total",
                 "Terminations removed from the upstream log because their pods are gone.",
             )?,
+            events_removed: families.counter(
+                "headwater_controller_removed_events_total",
+                "Events removed from the upstream log: the API has them, or they are old.",
+            )?,
             nodes_forgotten: families.counter(
                 "headwater_controller_forgotten_nodes_total",
                 "Nodes without a stream that left the picture because they were gone for long.",
@@ -105,6 +110,11 @@ impl ReportFoldMetrics {
     /// Counts terminations that were removed from the log.
     pub(crate) fn forgot_nodes(&self, nodes: usize) {
         self.nodes_forgotten.inc_by(nodes as u64);
+    }
+
+    /// Counts Events that were removed from the log.
+    pub(crate) fn removed_events(&self, count: usize) {
+        self.events_removed.inc_by(count as u64);
     }
 
     pub(crate) fn removed_terminations(&self, count: usize) {

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use headwater_event::{NodeName, ResourceKey};
-use headwater_store::{EngineError, Read};
+use headwater_store::{EngineError, Json, Read};
 use serde_json::Value;
 
 use super::merge::merge;
-use super::tables::NODES;
+use super::node_event::is_expired;
+use super::tables::{EVENTS, NODES};
 use super::{Filter, Picture, bare_node, key_of_node};
 
 /// Keys that one page visits, selected or not: bounds how long the interest is locked.
@@ -56,6 +57,17 @@ impl Picture {
         let mut bytes = 0;
         let mut keys = keys.into_iter().filter(|key| filter.matches(key));
         for key in &mut keys {
+            if key.kind() == "event" {
+                let Some(Json(report)) = EVENTS.get(&*from, &key)? else { continue };
+                bytes += report.object.len();
+                let is_expired = is_expired(report.logged_ms, now_ms);
+                let event = (!is_expired).then(|| self.node_event(key.clone(), report)).flatten();
+                objects.extend(event.map(|event| (key, event.event)));
+                if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
+                    break;
+                }
+                continue;
+            }
             // The publisher waits for one object at a time.
             let mut value = match self.object(&key) {
                 Some(object) => {
@@ -88,6 +100,10 @@ impl Picture {
     ) -> Result<BTreeSet<ResourceKey>, EngineError> {
         let max = PAGE_KEYS_MAX + 1;
         let mut keys = BTreeSet::new();
+        if filter.kind == "event" {
+            let events = EVENTS.chunk(from, after, max)?;
+            return Ok(events.into_iter().map(|(key, _)| key).collect());
+        }
         if filter.selects_nodes()
             && let Some(node) = node_after(after)
         {
@@ -120,7 +136,7 @@ mod tests {
 
     use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
     use headwater_object::Object;
-    use headwater_store::{Batch, Durability, Folded, Json, MemoryEngine};
+    use headwater_store::{Batch, Durability, Folded, MemoryEngine};
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! The tables of the picture's database.
 
-use headwater_event::{NodeName, NodeProgress, ReportId, ResourceKey};
+use headwater_event::{NodeName, NodeProgress, Partition, ReportId, ResourceKey};
 use headwater_store::{Folded, Free, Json, Table, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,22 @@ pub(crate) const EARLIER_TERMINATIONS: Table<ResourceKey, String, Folded> =
 /// the fold.
 pub(crate) const NODE_REGISTRATIONS: Table<NodeName, Json<EdgeStart>, Free> =
     Table::new(TableId::NodeRegistrations);
+/// Per Event: what its node reported of it. The first node that reports an Event of a name has the name.
+pub(crate) const EVENTS: Table<ResourceKey, Json<EventReport>, Folded> =
+    Table::new(TableId::NodeEvents);
+
+/// An Event that a node reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EventReport {
+    pub(crate) node: NodeName,
+    pub(crate) id: ReportId,
+    /// The partition of its record.
+    pub(crate) partition: Partition,
+    /// When the log accepted the record, in milliseconds since the Unix epoch.
+    pub(crate) logged_ms: i64,
+    /// The Event as JSON, see [`super::node_event`].
+    pub(crate) object: String,
+}
 
 /// The Node object that a node reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! Folds the records of the upstream log into the picture's tables.
 
-use headwater_event::upstream::{ReportRecord, decode_report, decode_termination_removed};
+use headwater_event::upstream::{
+    ReportRecord, decode_event_removed, decode_report, decode_termination_removed,
+};
 use headwater_event::{
     Cursor, NodeName, NodeProgress, Partition, RecordKey, Report, ReportBody, ReportKey, ReportKind,
 };
@@ -14,7 +16,8 @@ use super::terminations::{LoggedTermination, TerminationOrder};
 use super::{Fold, ReportFold};
 use crate::metrics::RecordKind;
 use crate::picture::changes::ChangeGroup;
-use crate::picture::tables::{NODE_PROGRESS, NODES, NodeReport, TERMINATIONS};
+use crate::picture::node_event;
+use crate::picture::tables::{EventReport, NODE_PROGRESS, NODES, NodeReport, TERMINATIONS};
 use crate::spans;
 
 /// Bytes of folded rows in one commit: an engine takes 8 MiB at once, and one more report adds at
@@ -105,7 +108,7 @@ impl ReportFold {
         let (node, report) = match decode_report(&record, None) {
             Ok(Some(decoded)) => decoded,
             Ok(None) => {
-                self.fold_tombstone(fold, &record, batch)?;
+                self.fold_tombstone(fold, &record, batch, changed)?;
                 return Ok(RecordKind::Void);
             }
             Err(error) => {
@@ -115,7 +118,7 @@ impl ReportFold {
             }
         };
         fold.reported_ms.insert(node.clone(), recorded.time_ms);
-        let Fold { statuses, stale, terminations, .. } = fold;
+        let Fold { statuses, stale, terminations, events, .. } = fold;
         let kind = report.body.kind();
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));
         let pods = |statuses: &PodStatusFold| {
@@ -201,6 +204,24 @@ impl ReportFold {
                     changed.object(pod);
                 }
             }
+            ReportBody::Event { key, object } => match node_event::accept(&node, key, object) {
+                Ok(object) => {
+                    let report = EventReport {
+                        node: node.clone(),
+                        id: report.id,
+                        partition: recorded.partition,
+                        logged_ms: recorded.time_ms,
+                        object,
+                    };
+                    if !events.note(key, report, batch, changed) {
+                        self.metrics.ignored_stale();
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%node, %key, %error, "an Event is not in the picture");
+                    return Ok(RecordKind::Unreadable);
+                }
+            },
             ReportBody::PodStatus { .. }
             | ReportBody::PodStatusRemoved { .. }
             | ReportBody::SnapshotClosed(_)
@@ -254,13 +275,18 @@ impl ReportFold {
         Ok(Some(progress))
     }
 
-    /// Folds a record that removes a termination from the log.
+    /// Folds a record that removes a termination or an Event from the log.
     fn fold_tombstone(
         &self,
         fold: &mut Fold,
         record: &ReportRecord,
         batch: &mut Batch<Folded>,
+        changed: &mut ChangeGroup,
     ) -> Result<(), EngineError> {
+        if let Some(removed) = decode_event_removed(record) {
+            fold.events.note_removed(&removed, batch, changed);
+            return Ok(());
+        }
         let Some(removed) = decode_termination_removed(record) else { return Ok(()) };
         let ended = (removed.node, removed.pod);
         let logged = fold.terminations.note_removed(ended.clone(), removed.id, batch);

@@ -110,7 +110,10 @@ pub(super) fn uid(body: &ReportBody) -> &str {
         ReportBody::PodStatus { uid, .. }
         | ReportBody::PodStatusRemoved { uid, .. }
         | ReportBody::PodTerminated { uid, .. } => uid,
-        ReportBody::SnapshotClosed(_) | ReportBody::Node { .. } | ReportBody::Message { .. } => "",
+        ReportBody::SnapshotClosed(_)
+        | ReportBody::Node { .. }
+        | ReportBody::Message { .. }
+        | ReportBody::Event { .. } => "",
     }
 }
 

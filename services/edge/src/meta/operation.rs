@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | insert, update | edged, of its Node | a report |
 //! | insert, update | edged, of a podstatus | the pod's status, if it changed |
+//! | insert, update | edged, of an event | a report |
 //! | insert, update, delete, response | a function | a message to the cloud |
 //! | insert, update, delete, response | any other | a delivery by routing |
 //! | delete | edged, of a pod | a report that it has terminated |
@@ -20,6 +21,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use headwater_event::report::EVENT_BYTES_MAX;
 use headwater_event::{GetRule, KeyError, NodeName, ReportBody, RequestError, ResourceKey};
 use headwater_object::{OBJECT_BYTES_MAX, SigningRequest, TokenClaim};
 use serde::Deserialize;
@@ -226,6 +228,19 @@ fn of_edged(
             let status = content.slice_ref(status.get().as_bytes());
             Ok(Plan::SetStatus { pod: key.with_kind("pod"), uid, status })
         }
+        (Verb::Insert | Verb::Update, "event") => {
+            let bytes = content.len();
+            if bytes > EVENT_BYTES_MAX {
+                let reason =
+                    format!("the Event has {bytes} bytes; the cloud takes {EVENT_BYTES_MAX}");
+                return Err(invalid(key.as_str(), &reason));
+            }
+            let object: &RawValue = parse(&key, content)?;
+            if !object.get().starts_with('{') {
+                return Err(invalid(key.as_str(), "an Event is a JSON object"));
+            }
+            Ok(Plan::Report(ReportBody::Event { key, object: content.clone() }))
+        }
         (Verb::Delete, "podstatus") => {
             let uid = match content.is_empty() {
                 true => None,
@@ -247,7 +262,7 @@ fn of_edged(
         },
         (verb, kind) => Err(OperationError::Forbidden(format!(
             "{key}: edged may not {verb} a {kind}: it reports its node, its pods' statuses and \
-             their termination"
+             their termination, and Events"
         ))),
     }
 }
@@ -260,8 +275,8 @@ fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, OperationErr
             operation.content.clone()
         }
     };
-    if matches!(key.kind(), "node" | "podstatus" | "podtermination") {
-        let reason = format!("{key}: only edged may report nodes and pods");
+    if matches!(key.kind(), "node" | "podstatus" | "podtermination" | "event") {
+        let reason = format!("{key}: only edged may report nodes, pods and Events");
         return Err(OperationError::Forbidden(reason));
     }
     Ok(Plan::Report(ReportBody::Message { key, content }))

@@ -4,9 +4,10 @@
 //! The rows are keyed by id. The index from key to id is in memory and is built from the rows at
 //! the start. A report that replaces another of its key goes to the end, so reports whose order
 //! matters (a pod's last status, then its termination) stay in order. The outbox is bounded: when
-//! it is full, it discards the oldest messages of functions and counts them, and nothing else.
+//! it is full, it discards the oldest messages of functions and Events and counts them, and nothing
+//! else. Of Events it has so many at most, and discards the oldest one for another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -22,6 +23,13 @@ pub const OUTBOX_REPORTS_MAX: usize = 8_192;
 /// The most bytes of reports, whatever the settings allow. When the boot number is raised, one write
 /// batch issues all of them anew, and a batch has at most 8 MiB.
 pub const OUTBOX_BYTES_MAX: usize = 6 << 20;
+
+/// The most Events: ten minutes of those that a node may have a second. A node that was away for
+/// longer tells the last ones.
+pub const OUTBOX_EVENTS_MAX: usize = 512;
+
+/// The type in the key of an Event. No message has it.
+const EVENT: &str = "event";
 
 /// The bounds of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +56,8 @@ pub(crate) struct Outbox {
     settings: OutboxSettings,
     by_id: BTreeMap<ReportId, IndexEntry>,
     by_key: BTreeMap<ReportKey, ReportId>,
+    /// The ids of Events.
+    events: BTreeSet<ReportId>,
     bytes: usize,
     dropped: u64,
 }
@@ -86,6 +96,7 @@ impl Outbox {
             },
             by_id: BTreeMap::new(),
             by_key: BTreeMap::new(),
+            events: BTreeSet::new(),
             bytes: 0,
             dropped: 0,
         };
@@ -110,10 +121,18 @@ impl Outbox {
     ) -> Result<(), OutboxFull> {
         let full = OutboxFull { reports: self.by_id.len(), bytes: self.bytes };
         let Ok(key) = report.body.key(node) else { return Err(full) };
-        let Ok(record) = encode_report(node, report) else { return Err(full) };
+        let stored = Report { body: as_stored(&report.body), ..report.clone() };
+        let Ok(record) = encode_report(node, &stored) else { return Err(full) };
         let row = Row::new(record, report.traceparent.clone());
         let replaced = self.by_key.get(&key).copied();
-        let discarded = self.room_for(replaced, row.bytes()).ok_or(full)?;
+        let mut discarded = self.room_for(replaced, row.bytes()).ok_or(full)?;
+        if matches!(report.body, ReportBody::Event { .. })
+            && replaced.is_none()
+            && let Some(id) = self.superfluous_event()
+            && !discarded.contains(&id)
+        {
+            discarded.push(id);
+        }
         self.dropped += discarded.len() as u64;
         for id in discarded.into_iter().chain(replaced) {
             self.remove(batch, id);
@@ -207,7 +226,15 @@ impl Outbox {
         Some(discarded)
     }
 
+    /// The oldest Event, if there is no room for another one.
+    fn superfluous_event(&self) -> Option<ReportId> {
+        if self.events.len() < OUTBOX_EVENTS_MAX { None } else { self.events.first().copied() }
+    }
+
     fn insert(&mut self, id: ReportId, key: ReportKey, bytes: usize, is_discardable: bool) {
+        if is_discardable && is_event(&key) {
+            self.events.insert(id);
+        }
         self.by_key.insert(key.clone(), id);
         self.by_id.insert(id, IndexEntry { key, bytes, is_discardable });
         self.bytes += bytes;
@@ -215,6 +242,7 @@ impl Outbox {
 
     fn remove(&mut self, batch: &mut Batch, id: ReportId) {
         let Some(entry) = self.by_id.remove(&id) else { return };
+        self.events.remove(&id);
         self.bytes -= entry.bytes;
         if self.by_key.get(&entry.key) == Some(&id) {
             self.by_key.remove(&entry.key);
@@ -247,10 +275,32 @@ impl Row {
             header: self.header.clone(),
         };
         match decode_report(&record, self.traceparent.clone()) {
-            Ok(Some(found)) => Ok(found),
+            Ok(Some((node, report))) => {
+                Ok((node, Report { body: as_reported(report.body), ..report }))
+            }
             Ok(None) => Err(corrupt("a row is no report")),
             Err(error) => Err(corrupt(&error.to_string())),
         }
+    }
+}
+
+/// An Event is stored as a message of its key: an edge of an earlier version, to which a node may go back,
+/// knows no Events.
+fn as_stored(body: &ReportBody) -> ReportBody {
+    match body {
+        ReportBody::Event { key, object } => {
+            ReportBody::Message { key: key.with_kind(EVENT), content: object.clone() }
+        }
+        body => body.clone(),
+    }
+}
+
+fn as_reported(body: ReportBody) -> ReportBody {
+    match body {
+        ReportBody::Message { key, content } if key.kind() == EVENT => {
+            ReportBody::Event { key, object: content }
+        }
+        body => body,
     }
 }
 
@@ -262,8 +312,13 @@ fn corrupt(reason: &str) -> EngineError {
     EngineError::Corrupt { reason: format!("the outbox: {reason}") }
 }
 
+/// Whether the key is that of an Event. No message has such a key.
+fn is_event(key: &ReportKey) -> bool {
+    matches!(key, ReportKey::Resource(key) if key.kind() == EVENT)
+}
+
 fn is_discardable(body: &ReportBody) -> bool {
-    matches!(body, ReportBody::Message { .. })
+    matches!(body, ReportBody::Message { .. } | ReportBody::Event { .. })
 }
 
 #[cfg(test)]

@@ -269,7 +269,9 @@ impl EdgeUpstream {
         let outbox = &self.writer.outbox;
         let dropped = match outbox.dropped() {
             0 => None,
-            dropped => Some(format!("the full outbox discarded {dropped} messages of functions")),
+            dropped => Some(format!(
+                "the full outbox discarded {dropped} messages of functions and Events"
+            )),
         };
         let refused = self.refused.as_ref().map(|(count, last)| {
             format!("the cloud refused {count} reports for good; the last: {last}")

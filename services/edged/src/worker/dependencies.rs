@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
 use crate::container::downward_api::Allocatable;
@@ -47,6 +48,7 @@ pub(crate) struct WorkerDependencies {
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,
     pub(crate) reporter: PodReporter,
+    pub(crate) events: EventRecorder,
     pub(crate) metrics: EdgedCounts,
     /// One permit for each pod that is being started.
     pub(crate) adding: Semaphore,

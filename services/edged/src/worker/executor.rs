@@ -16,6 +16,7 @@ use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::container::WaitReason;
+use crate::event::{Occurrence, Severity};
 use crate::metrics::RuntimeAction;
 use crate::pod;
 use crate::runtime::{RuntimeError, SandboxState, StopRequest};
@@ -228,10 +229,19 @@ impl Worker {
         tracker.set_stopping(Stopping::PreStop { done: false });
         let signals = self.signals.clone();
         let container = name.to_owned();
-        let pod = self.record.key.clone();
+        let (pod, uid) = (self.record.key.clone(), self.record.uid.clone());
+        let events = self.shared.events.clone();
         tokio::spawn(async move {
             if let Err(message) = hook.run(&target, timeout).await {
                 tracing::warn!(%pod, container, message, "a preStop hook failed");
+                events.record(Occurrence {
+                    pod,
+                    uid,
+                    container: Some(container.clone()),
+                    severity: Severity::Warning,
+                    reason: "FailedPreStopHook".to_owned(),
+                    message: format!("PreStopHook failed: {message}"),
+                });
             }
             let _ = signals.send(Box::new(Signal::PreStop { container, attempt })).await;
         });
@@ -263,6 +273,7 @@ impl Worker {
             self.retry_at = Some(since + STOP_RETRY);
             return StepOutcome::Waiting;
         }
+        self.event(Some(name), Severity::Normal, "Killing", format!("Stopping container {name}"));
         if let Some(tracker) = self.containers.get_mut(name) {
             tracker.set_stopping(if request.kills() {
                 Stopping::Killed { since }
@@ -354,6 +365,12 @@ impl Worker {
     fn fail_setup(&mut self, reason: &'static str, error: &RuntimeError) {
         let message = error_chain(error);
         self.warn(None, "a pod cannot be set up", &message);
+        let event = if reason == "CreatePodSandboxError" {
+            "FailedCreatePodSandBox"
+        } else {
+            "FailedMount"
+        };
+        self.event(None, Severity::Warning, event, message.clone());
         let (reason, now) = (WaitReason { reason, message }, Instant::now());
         match &mut self.setup {
             Some(setup) => setup.fail(reason, now),
@@ -362,6 +379,24 @@ impl Worker {
                 self.setup = Some(Box::new(SetupFailure::new(reason, now, cap)));
             }
         }
+    }
+
+    /// Records what happened to the pod, or to one of its containers.
+    pub(super) fn event(
+        &self,
+        container: Option<&str>,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) {
+        self.shared.events.record(Occurrence {
+            pod: self.record.key.clone(),
+            uid: self.record.uid.clone(),
+            container: container.map(str::to_owned),
+            severity,
+            reason: reason.to_owned(),
+            message,
+        });
     }
 
     /// Logs a warning about the pod. Equal ones are counted, and logged at every doubling.

@@ -8,6 +8,7 @@ use super::Worker;
 use super::plan::{self, Fate, Outcome, Plan};
 use super::status::{self, StatusFacts};
 use crate::desired::compressed_object::CompressedObject;
+use crate::event::status_change;
 use crate::runtime::PodState;
 use headwater_telemetry::error_chain;
 
@@ -61,6 +62,12 @@ impl Worker {
         let is_new = self.reported.as_ref() != Some(&compressed);
         if !is_new && self.has_reported {
             return;
+        }
+        if is_new {
+            let Self { record, shared, .. } = self;
+            let before = before.as_ref();
+            let happened = status_change::occurrences(&record.key, &record.uid, before, &status);
+            happened.into_iter().for_each(|occurrence| shared.events.record(occurrence));
         }
         let is_admitted = self.assignment.is_admitted;
         let Self { record, shared, .. } = self;

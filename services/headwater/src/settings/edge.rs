@@ -8,7 +8,7 @@ use headwater_edge::{HubAddress, LocalUser};
 use headwater_event::NodeName;
 use headwater_identity::Principal;
 use headwater_settings::LogFormat;
-use headwater_settings::{DATA_DEFAULT, Runtime};
+use headwater_settings::{DATA_DEFAULT, Events, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings, duration_text};
 use headwater_telemetry::error_chain;
 use nix::unistd::{Uid, User};
@@ -34,6 +34,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) allow_root: bool,
     /// The number of pods that the node has room for. The default is that of the runtime.
     pub(crate) pods_max: Option<u32>,
+    /// Which Events of its pods the node sends.
+    pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
     /// The user that the local API serves besides the edge's own and root.
@@ -72,6 +74,7 @@ impl Default for EdgeSettings {
             runtime: None,
             allow_root: false,
             pods_max: None,
+            events: Events::default(),
             pressure: Pressure::default(),
             api_user: None,
             api_socket: None,
@@ -132,7 +135,7 @@ impl Settings for EdgeSettings {
 impl EdgeSettings {
     /// Returns the bounds of the node's pods.
     pub(crate) fn pod_bounds(&self) -> PodBounds {
-        PodBounds { pods_max: self.pods_max, pressure: self.pressure }
+        PodBounds { pods_max: self.pods_max, pressure: self.pressure, events: self.events }
     }
 
     /// Returns the addresses of hubs.

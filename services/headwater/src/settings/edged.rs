@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headwater_event::NodeName;
 use headwater_settings::LogFormat;
-use headwater_settings::{DATA_DEFAULT, Runtime};
+use headwater_settings::{DATA_DEFAULT, Events, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) allow_root: bool,
     /// The number of pods that the node has room for. The default is that of the runtime.
     pub(crate) pods_max: Option<u32>,
+    /// Which Events of its pods the node sends.
+    pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
     /// The data directory.
@@ -48,6 +50,7 @@ impl Default for EdgedSettings {
             runtime: None,
             allow_root: false,
             pods_max: None,
+            events: Events::default(),
             pressure: Pressure::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -79,7 +82,7 @@ impl Settings for EdgedSettings {
 impl EdgedSettings {
     /// Returns the bounds of the node's pods.
     pub(crate) fn pod_bounds(&self) -> PodBounds {
-        PodBounds { pods_max: self.pods_max, pressure: self.pressure }
+        PodBounds { pods_max: self.pods_max, pressure: self.pressure, events: self.events }
     }
 }
 

@@ -1,10 +1,11 @@
-//! How many pods a node has room for, and when it lacks a resource: settings of `edge` and `edged`.
+//! How many pods a node has room for, when it lacks a resource, and which Events it sends: settings of
+//! `edge` and `edged`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use headwater_edged::{EdgedConfig, PressureSettings};
-use headwater_settings::{InvalidSetting, duration_text};
+use headwater_edged::{EdgedConfig, EventLevel, PressureSettings};
+use headwater_settings::{Events, InvalidSetting, duration_text};
 use serde::{Deserialize, Serialize};
 
 /// The room for pods: at least one, and at most as many as load tests have run on a node.
@@ -44,6 +45,8 @@ pub(crate) struct PodBounds {
     pub(crate) pods_max: Option<u32>,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// Which Events the node sends.
+    pub(crate) events: Events,
 }
 
 impl Default for Pressure {
@@ -99,6 +102,11 @@ impl PodBounds {
         if let Some(pods_max) = self.pods_max {
             config.settings.pods_max = pods_max;
         }
+        config.settings.events = match self.events {
+            Events::None => EventLevel::None,
+            Events::Warnings => EventLevel::Warnings,
+            Events::All => EventLevel::All,
+        };
         config.settings.pressure = PressureSettings {
             memory_available_bytes: memory_available_mib << 20,
             disk_available_percent,
@@ -141,7 +149,9 @@ mod tests {
         assert_eq!(unset.settings.pods_max, 10_000, "a hollow node has room for many");
         assert_eq!(unset.settings.pressure, PressureSettings::default());
         let pressure = Pressure { memory_available_mib: 3, ..Pressure::default() };
-        let set = config(PodBounds { pods_max: Some(7), pressure });
+        let set = config(PodBounds { pods_max: Some(7), pressure, events: Events::All });
+        assert_eq!(unset.settings.events, EventLevel::Warnings);
+        assert_eq!(set.settings.events, EventLevel::All);
         assert_eq!(set.settings.pods_max, 7);
         assert_eq!(set.settings.pressure.memory_available_bytes, 3 << 20);
     }

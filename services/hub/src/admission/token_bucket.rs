@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A token bucket, kept as the time at which it is full again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TokenBucket {
+pub(crate) struct TokenBucket {
     /// The time in which one token is added.
     interval: Duration,
     /// How far `full_at` may be ahead of the clock while the bucket still has a token.
@@ -14,13 +14,13 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket of `burst` tokens that gains `per_second` tokens a second; at least one each.
-    pub(super) fn new(per_second: u32, burst: u32) -> Self {
+    pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         let interval = Duration::from_secs(1) / per_second.max(1);
         Self { interval, ahead_max: interval * (burst.max(1) - 1), full_at: Duration::ZERO }
     }
 
     /// Takes a token if there is one. `now` is of a monotonic clock.
-    pub(super) fn take(&mut self, now: Duration) -> bool {
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
         let full_at = self.full_at.max(now);
         if full_at - now > self.ahead_max {
             return false;
@@ -29,7 +29,7 @@ impl TokenBucket {
         true
     }
 
-    pub(super) fn is_full(&self, now: Duration) -> bool {
+    pub(crate) fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
     }
 

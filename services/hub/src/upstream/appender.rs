@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::event_limiter::EventLimiter;
 use super::receipt::{AppendOutcome, AppendReceipt};
 use super::record_group::RecordGroup;
 use super::topic::{PartitionQueues, UpstreamTopic, queue_of};
@@ -22,6 +23,8 @@ use crate::metrics::HubMetrics;
 #[derive(Clone)]
 pub(crate) struct UpstreamAppender {
     queues: watch::Receiver<PartitionQueues>,
+    /// The Events of each node.
+    events: Arc<EventLimiter>,
     stop: CancellationToken,
 }
 
@@ -29,6 +32,7 @@ pub(crate) struct UpstreamAppender {
 pub(crate) struct AppendPermit {
     node: NodeName,
     partition: Partition,
+    events: Arc<EventLimiter>,
     room: mpsc::OwnedPermit<RecordGroup>,
 }
 
@@ -53,7 +57,7 @@ impl UpstreamAppender {
             stop: stop.clone(),
         };
         let task = tokio::spawn(topic.run());
-        (Self { queues, stop: stop.clone() }, task)
+        (Self { queues, events: Arc::new(EventLimiter::new()), stop: stop.clone() }, task)
     }
 
     /// Room for a group of `node`, if there is some now.
@@ -61,7 +65,8 @@ impl UpstreamAppender {
         let queues = self.queues.borrow();
         let (partition, queue) = queue_of(&queues, node)?;
         let room = queue.clone().try_reserve_owned().ok()?;
-        Some(AppendPermit { node: node.clone(), partition, room })
+        let (node, events) = (node.clone(), self.events.clone());
+        Some(AppendPermit { node, partition, events, room })
     }
 
     /// Waits for room for a group of `node`; `None`: the hub takes no more reports.
@@ -74,7 +79,8 @@ impl UpstreamAppender {
                 (partition, queue.clone())
             };
             if let Ok(room) = queue.reserve_owned().await {
-                return Some(AppendPermit { node: node.clone(), partition, room });
+                let (node, events) = (node.clone(), self.events.clone());
+                return Some(AppendPermit { node, partition, events, room });
             }
             if self.stop.is_cancelled() {
                 return None;
@@ -96,7 +102,8 @@ impl AppendPermit {
     ) -> ReportId {
         let last = reports.last().map_or(after, |report| report.id);
         let receipt = AppendReceipt::new(outcome.clone(), after, last);
-        self.room.send(RecordGroup::of_reports(&self.node, self.partition, reports, receipt));
+        let Self { node, partition, events, room } = self;
+        room.send(RecordGroup::of_reports(&node, partition, reports, receipt, &events));
         last
     }
 }

@@ -6,6 +6,7 @@ use headwater_log::{Append, Record};
 use headwater_session::message::RefusedReport;
 use tracing::Span;
 
+use super::event_limiter::EventLimiter;
 use super::receipt::AppendReceipt;
 use super::spans;
 use crate::metrics::RecordKind;
@@ -38,10 +39,18 @@ impl RecordGroup {
         partition: Partition,
         reports: Vec<Report>,
         receipt: AppendReceipt,
+        events: &EventLimiter,
     ) -> Self {
         let mut group = Self { records: Vec::new(), refused: Vec::new(), receipt: Some(receipt) };
         for report in reports {
-            group.add(node, partition, report);
+            match events.admit(node, &report) {
+                Ok(()) => group.add(node, partition, report),
+                // The edge names it; a line for each of many would fill the log of the hub.
+                Err(reason) => {
+                    tracing::debug!(%node, id = %report.id, reason, "an Event is refused");
+                    group.refused.push(refusal(report.id, &reason));
+                }
+            }
         }
         group
     }

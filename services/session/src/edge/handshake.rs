@@ -73,7 +73,7 @@ impl EdgeSession {
                 outputs.push(divergence(stream, seq));
             }
         }
-        outputs.extend(self.reports.open(self.settings.reports_window));
+        outputs.extend(self.reports.open(self.settings.reports_window, welcome.takes_events));
         self.send_heartbeat(outputs);
         Ok(())
     }

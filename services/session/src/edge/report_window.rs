@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_event::{Report, ReportId};
+use headwater_event::{Report, ReportBody, ReportId};
 
 use super::io::EdgeOutput;
 use crate::message::{EdgeMessage, Reports, ReportsAcked, report_bytes};
@@ -23,12 +23,15 @@ pub(super) struct ReportWindow {
     reading: Option<usize>,
     /// Pending reads of earlier connections: their results begin at another report.
     stale_reads: usize,
+    /// Whether the hub of this connection takes reports of Events.
+    takes_events: bool,
 }
 
 impl ReportWindow {
     /// The session is open: reads the outbox from its first report.
-    pub(super) fn open(&mut self, max: usize) -> Option<EdgeOutput> {
+    pub(super) fn open(&mut self, max: usize, takes_events: bool) -> Option<EdgeOutput> {
         self.more = true;
+        self.takes_events = takes_events;
         self.read(max)
     }
 
@@ -62,7 +65,10 @@ impl ReportWindow {
         let mut frame = Vec::new();
         let mut frame_bytes = 0;
         let mut after = self.sent;
-        for report in reports.into_iter().take(count) {
+        for mut report in reports.into_iter().take(count) {
+            if !self.takes_events {
+                report.body = without_events(report.body);
+            }
             if self.sent.is_some_and(|sent| report.id <= sent) {
                 continue;
             }
@@ -117,6 +123,14 @@ impl ReportWindow {
         self.more = false;
         self.reading = Some(room);
         Some(EdgeOutput::ReadOutbox { after: self.sent, count: room })
+    }
+}
+
+/// The body for a hub of an earlier version: it ends a session over a kind that it does not know.
+fn without_events(body: ReportBody) -> ReportBody {
+    match body {
+        ReportBody::Event { key, object } => ReportBody::Message { key, content: object },
+        body => body,
     }
 }
 

@@ -90,6 +90,7 @@ impl HubSession {
             streams: self.senders.keys().cloned().collect(),
             known: known.clone(),
             verbs: RequestVerb::ALL.to_vec(),
+            takes_events: true,
         })));
         if let Some(known) = known.filter(|known| known.outranks(&identity)) {
             return Err(HubCloseReason::Refused(stale(&known)));

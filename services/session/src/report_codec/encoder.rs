@@ -151,6 +151,7 @@ fn key(body: &ReportBody) -> (String, bool) {
             (format!("pod {pod}"), false)
         }
         ReportBody::Message { key, .. } => (format!("message {key}"), true),
+        ReportBody::Event { key, .. } => (format!("event {key}"), true),
         ReportBody::Node { .. } => ("node".to_owned(), true),
         ReportBody::SnapshotClosed(_) => (String::new(), false),
     }

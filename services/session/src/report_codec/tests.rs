@@ -24,6 +24,7 @@ impl BodyFormat for PlainBody {
             }
             ReportBody::Message { key, content } => (1, vec![key.as_str().as_bytes(), content]),
             ReportBody::Node { object } => (2, vec![object]),
+            ReportBody::Event { key, object } => (4, vec![key.as_str().as_bytes(), object]),
             ReportBody::PodStatusRemoved { .. }
             | ReportBody::PodTerminated { .. }
             | ReportBody::SnapshotClosed(_) => (3, Vec::new()),
@@ -59,6 +60,7 @@ impl BodyFormat for PlainBody {
                 ReportBody::Message { key: key(text()?)?, content: Bytes::copy_from_slice(text()?) }
             }
             2 => ReportBody::Node { object: Bytes::copy_from_slice(text()?) },
+            4 => ReportBody::Event { key: key(text()?)?, object: Bytes::copy_from_slice(text()?) },
             _ => return Err("unknown kind"),
         })
     }

@@ -124,7 +124,8 @@ impl NodeStatuses {
             ReportBody::SnapshotClosed(closed) => self.close(id, closed),
             ReportBody::Node { .. }
             | ReportBody::PodTerminated { .. }
-            | ReportBody::Message { .. } => ReportOutcome::NoChange,
+            | ReportBody::Message { .. }
+            | ReportBody::Event { .. } => ReportOutcome::NoChange,
         }
     }
 

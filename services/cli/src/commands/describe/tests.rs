@@ -63,6 +63,7 @@ fn description() -> Description {
         }),
         is_past: false,
         pods: Vec::new(),
+        events: Vec::new(),
     }
 }
 

@@ -507,3 +507,82 @@ async fn the_late_end_of_a_connection_does_not_replace_the_next_connection() {
     assert_eq!((&*known[&node].hub, known[&node].connected), ("two", true));
     running.controller.stop().await;
 }
+
+/// An Event about pod d/p that happened so often.
+fn event(name: &str, count: u32) -> ReportBody {
+    let object = json!({
+        "involvedObject": {"kind": "Pod", "namespace": "d", "name": "p", "uid": "u-p"},
+        "reason": "BackOff", "message": "it fails", "type": "Warning", "count": count,
+        "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:09Z",
+    });
+    let key = format!("d/event/{name}").parse().expect("a key");
+    ReportBody::Event { key, object: object.to_string().into() }
+}
+
+#[tokio::test]
+async fn an_event_is_in_the_picture_until_it_is_discarded_and_then_leaves_the_log() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let picture = running.controller.picture();
+    let mut changes = picture.changes();
+    let key: ResourceKey = "d/event/p.1".parse().expect("a key");
+    let count = || {
+        let event = picture.event(&key).expect("readable")?;
+        event.event["count"].as_u64()
+    };
+    world.report("a", 1, event("p.1", 1)).await;
+    until_true("an Event", async || count() == Some(1)).await;
+    let is_named = async {
+        loop {
+            match changes.next().await {
+                Some(PictureChange::Keys(keys)) if !keys.contains(&key) => {}
+                Some(_) => break true,
+                None => break false,
+            }
+        }
+    };
+    let is_named = timeout(Duration::from_secs(30), is_named).await;
+    assert_eq!(is_named, Ok(true), "its key is among the changes");
+    let stale = picture.event(&key).expect("readable").expect("there");
+    assert_eq!(stale.node.as_str(), "a");
+    world.report("a", 3, event("p.1", 2)).await;
+    until_true("its repetition", async || count() == Some(2)).await;
+    // An older report, another node's, and what is no Event change nothing.
+    world.report("a", 2, event("p.1", 9)).await;
+    world.report("b", 9, event("p.1", 9)).await;
+    world.report("b", 10, event("p.other", 1)).await;
+    let malformed = ReportBody::Event { key: key.clone(), object: "[]".into() };
+    world.report("a", 4, malformed).await;
+    running.folds("a").await;
+    running.folds("b").await;
+    assert_eq!(count(), Some(2));
+    let node = |name: &str| name.parse::<NodeName>().expect("a name");
+    let of = |name: &str| picture.events(&node(name)).expect("readable").len();
+    assert_eq!((of("a"), of("b")), (1, 0), "an Event of node b is about a pod of node a");
+    let filter = Filter { kind: "event", namespace: "d", name: "" };
+    let listed = picture.objects(&filter, 0).expect("readable");
+    assert_eq!(listed.keys().collect::<Vec<_>>(), [&key]);
+    // The API has an older one, then this one.
+    picture.discard_event(&stale);
+    let latest = picture.event(&key).expect("readable").expect("there");
+    picture.discard_event(&latest);
+    until_true("its end", async || count().is_none()).await;
+    let last = records_of(&world.upstream)
+        .await
+        .into_iter()
+        .rev()
+        .find(|recorded| recorded.record.key.ends_with(b"d/event/p.1"));
+    assert_eq!(last.expect("there").record.value, None, "the log has it no longer");
+    running.controller.stop().await;
+
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    world.report("a", 20, event("p.2", 1)).await;
+    let has =
+        |key: &ResourceKey| running.controller.picture().event(key).expect("readable").is_some();
+    let next = "d/event/p.2".parse().expect("a key");
+    until_true("the next Event", async || has(&next)).await;
+    assert!(!has(&key));
+    running.controller.stop().await;
+}

@@ -112,6 +112,25 @@ fn what_is_larger_than_an_object_is_refused_to_its_sender() {
 }
 
 #[test]
+fn an_event_of_edged_goes_to_the_cloud_if_it_is_an_object_of_its_size() {
+    let planned = |content: &str| planned("edged", Verb::Update, "d/event/web.1", content);
+    assert_eq!(
+        planned(r#"{"reason":"BackOff"}"#),
+        Ok(Plan::Report(ReportBody::Event {
+            key: key("d/event/web.1"),
+            object: Bytes::from_static(br#"{"reason":"BackOff"}"#),
+        }))
+    );
+    assert!(matches!(planned("[]"), Err(OperationError::Invalid(_))));
+    let large = format!("{{{}}}", " ".repeat(EVENT_BYTES_MAX));
+    let refused = planned(&large).expect_err("too large");
+    assert_eq!(
+        refused.to_string(),
+        "d/event/web.1: the Event has 8194 bytes; the cloud takes 8192"
+    );
+}
+
+#[test]
 fn messages_of_functions_go_to_the_cloud() {
     assert_eq!(
         planned("function", Verb::Update, "d/result/f", "[1, 2]"),
@@ -131,7 +150,7 @@ fn messages_of_functions_go_to_the_cloud() {
         planned("function", Verb::Update, "d/result/f", "{"),
         Err(OperationError::Invalid(_))
     ));
-    for foreign in ["null/node/gw-1", "d/podstatus/web"] {
+    for foreign in ["null/node/gw-1", "d/podstatus/web", "d/event/web.1"] {
         let refused = planned("function", Verb::Update, foreign, "{}").expect_err(foreign);
         assert!(matches!(refused, OperationError::Forbidden(_)), "{foreign}: {refused:?}");
     }

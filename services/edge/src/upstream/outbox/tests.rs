@@ -30,6 +30,13 @@ fn message(name: &str, bytes: usize) -> ReportBody {
     }
 }
 
+fn event(name: &str) -> ReportBody {
+    ReportBody::Event {
+        key: format!("default/event/{name}").parse().expect("a key"),
+        object: Bytes::from_static(b"{}"),
+    }
+}
+
 fn terminated(pod: &str) -> ReportBody {
     let pod = format!("default/pod/{pod}").parse().expect("a key");
     ReportBody::PodTerminated { pod, uid: "u".to_owned() }
@@ -102,6 +109,7 @@ fn the_outbox_survives_a_loss_of_power() {
         status("a", "1"),
         terminated("b"),
         message("m", 3),
+        event("e"),
         ReportBody::Node { object: Bytes::from_static(b"{}") },
     ] {
         bench.put(body).expect("room");
@@ -109,7 +117,29 @@ fn the_outbox_survives_a_loss_of_power() {
     let engine = bench.engine.crash(Survival::Synced);
     let outbox = Outbox::open(&engine, OutboxSettings::default()).expect("opens");
     assert_eq!(outbox.read(&engine, None, 99).expect("reads"), bench.read());
-    assert_eq!(outbox.depth(), 4);
+    assert_eq!(outbox.depth(), 5);
+}
+
+#[test]
+fn the_oldest_event_gives_way_to_a_new_one_and_not_to_one_that_happens_again() {
+    let mut bench = Bench::new(OutboxSettings::default());
+    bench.put(terminated("a")).expect("room");
+    for number in 0..OUTBOX_EVENTS_MAX {
+        bench.put(event(&format!("e{number}"))).expect("room");
+    }
+    assert_eq!((bench.outbox.depth(), bench.outbox.dropped()), (OUTBOX_EVENTS_MAX + 1, 0));
+    bench.put(event("e7")).expect("room");
+    assert_eq!(bench.outbox.dropped(), 0, "it takes the place of its former report");
+    bench.put(event("new")).expect("room");
+    assert_eq!((bench.outbox.depth(), bench.outbox.dropped()), (OUTBOX_EVENTS_MAX + 1, 1));
+    let left = bench.read();
+    assert!(!left.iter().any(|report| report.body == event("e0")), "the oldest one");
+    assert!(left.iter().any(|report| report.body == terminated("a")), "and nothing else");
+    // It is bounded over a restart, too.
+    let mut outbox = Outbox::open(&bench.engine, OutboxSettings::default()).expect("opens");
+    let mut batch = Batch::new();
+    outbox.put(&mut batch, &node(), &report(9_999, event("last"))).expect("room");
+    assert_eq!(outbox.depth(), OUTBOX_EVENTS_MAX + 1);
 }
 
 #[test]

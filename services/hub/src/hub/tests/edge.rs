@@ -155,6 +155,18 @@ impl TestEdge {
         id
     }
 
+    pub(super) async fn report_event(&mut self, seq: u64) -> ReportId {
+        let (incarnation, boot) = (self.identity.incarnation, self.identity.boot.number);
+        let id = ReportId { incarnation, boot, seq };
+        let body = ReportBody::Event {
+            key: format!("d/event/p.{seq}").parse().expect("a key"),
+            object: Bytes::from_static(b"{}"),
+        };
+        self.outbox.insert(id, Report { id, body, traceparent: None });
+        self.step(EdgeInput::Reported).await;
+        id
+    }
+
     /// Handles the hub's messages until `done`.
     pub(super) async fn receive_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let receiving = async {

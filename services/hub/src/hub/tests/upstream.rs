@@ -118,3 +118,37 @@ async fn a_node_that_reports_too_fast_waits_and_delays_no_other() {
     assert_eq!(cloud.reports(fast.node()).await.len(), 11);
     hub.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_ten_thousand_events_of_a_node_most_are_refused_by_name_and_no_other_node_waits() {
+    const EVENTS: u64 = 10_000;
+    const AT_ONCE: u64 = 250;
+    let cloud = TestCloud::new(&["a", "b"]).await;
+    let limits = HubLimits {
+        node_reports_per_second: 1_000_000,
+        node_reports_at_once: 1_000_000,
+        ..limits()
+    };
+    let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings(), limits).await;
+    let (mut hostile, mut other) = (connected(&hub, "a").await, connected(&hub, "b").await);
+    for first in (1..=EVENTS).step_by(AT_ONCE as usize) {
+        for seq in first..first + AT_ONCE {
+            hostile.report_event(seq).await;
+        }
+        // The other node has its answer while those of the hostile one are on their way.
+        other.report(first).await;
+        other.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+        hostile.receive_until("its answers", |edge| edge.unacknowledged() == 0).await;
+    }
+    let taken = cloud.reports(hostile.node()).await.len() as u64;
+    assert!((600..1_000).contains(&taken), "{taken} are in the log");
+    assert_eq!(hostile.refused.len() as u64, EVENTS - taken);
+    let reason = &hostile.refused[0].reason;
+    assert!(reason.contains("node a reports too many Events"), "{reason}");
+    // What else it reports is taken.
+    let status = hostile.report(EVENTS + 1).await;
+    hostile.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(hostile.node()).await.last(), Some(&status));
+    assert_eq!(cloud.reports(other.node()).await.len() as u64, EVENTS / AT_ONCE);
+    hub.stop().await;
+}

@@ -127,7 +127,7 @@ fn the_state_of_a_node_is_that_of_the_hub_that_it_is_at() {
     let first = table.connect("hub-1", at(9));
     table.receive(first, named(WITHOUT_WORKER), at(9));
     assert_eq!(state_at(&table, Some("hub-2"), 9), Some(RUNNING));
-    assert_eq!(state_at(&table, Some("hub-2"), 24), None, "all are silent");
+    assert_eq!(state_at(&table, Some("hub-2"), 25), None, "all are silent");
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! The occurrences that follow from the change of a pod's status. Pure.
+//!
+//! The status of before outlives the pod worker, so that a restart tells nothing twice.
+
+use headwater_event::ResourceKey;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+
+use super::{Occurrence, Severity};
+use crate::pod::PodUid;
+
+/// What happened to the pod between two statuses of it.
+pub(crate) fn occurrences(
+    pod: &ResourceKey,
+    uid: &PodUid,
+    before: Option<&PodStatus>,
+    after: &PodStatus,
+) -> Vec<Occurrence> {
+    let occurrence =
+        |container: Option<&str>, severity, reason: &str, message: String| Occurrence {
+            pod: pod.clone(),
+            uid: uid.clone(),
+            container: container.map(str::to_owned),
+            severity,
+            reason: reason.to_owned(),
+            message,
+        };
+    let mut found = Vec::new();
+    let reason_before = before.and_then(|status| status.reason.as_deref());
+    if let Some(reason) = after.reason.as_deref().filter(|reason| Some(*reason) != reason_before) {
+        let message = after.message.clone().unwrap_or_else(|| format!("The pod fails: {reason}"));
+        found.push(occurrence(None, Severity::Warning, reason, message));
+    }
+    for container in containers(after) {
+        let name = container.name.as_str();
+        let earlier = before.and_then(|status| containers(status).find(|it| it.name == name));
+        let event = |severity, reason, message| occurrence(Some(name), severity, reason, message);
+        let waits = |status: &ContainerStatus| {
+            let waiting = status.state.as_ref()?.waiting.as_ref()?;
+            Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
+        };
+        let killed = |status: &ContainerStatus| {
+            let states = [&status.state, &status.last_state].into_iter().flatten();
+            let mut ends = states.filter_map(|state| state.terminated.as_ref());
+            let oom = ends.find(|end| end.reason.as_deref() == Some("OOMKilled"))?;
+            oom.container_id.clone()
+        };
+        if let Some(run) =
+            killed(container).filter(|run| earlier.and_then(killed).as_ref() != Some(run))
+        {
+            tracing::debug!(pod = %pod, run, "a container was killed for its memory");
+            let message = format!("Container {name} took more memory than it may, and was killed");
+            found.push(event(Severity::Warning, "OOMKilling", message));
+        }
+        let waiting = waits(container);
+        if let Some((reason, message)) =
+            waiting.clone().filter(|_| waiting != earlier.and_then(waits))
+        {
+            match &*reason {
+                "CrashLoopBackOff" => {
+                    let message = format!(
+                        "Back-off restarting failed container {name} in pod {}_{}({uid})",
+                        pod.name(),
+                        pod.namespace().unwrap_or_default(),
+                    );
+                    found.push(event(Severity::Warning, "BackOff", message));
+                }
+                "ImagePullBackOff" => {
+                    let message = format!("Back-off pulling image \"{}\"", container.image);
+                    found.push(event(Severity::Normal, "BackOff", message));
+                    found.push(event(Severity::Warning, "Failed", format!("Error: {reason}")));
+                }
+                // Others are of the order of things, or told by what failed.
+                _ if reason.starts_with("Create") || reason.starts_with("Err") => {
+                    let text = if message.is_empty() { reason.clone() } else { message };
+                    found.push(event(Severity::Warning, "Failed", format!("Error: {text}")));
+                }
+                _ => {}
+            }
+        }
+        let run = |status: &ContainerStatus| {
+            status.state.as_ref()?.running.as_ref()?;
+            status.container_id.clone()
+        };
+        if let Some(now) = run(container)
+            && earlier.and_then(run).as_ref() != Some(&now)
+        {
+            found.push(event(Severity::Normal, "Started", format!("Started container {name}")));
+        }
+    }
+    found
+}
+
+fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    lists.into_iter().flatten().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(reason: Option<&str>, state: Value, last: Value) -> PodStatus {
+        serde_json::from_value(json!({
+            "phase": "Running", "reason": reason,
+            "containerStatuses": [{
+                "name": "main", "image": "web:1", "imageID": "", "ready": false,
+                "restartCount": 1, "containerID": "headwater://u/main/1",
+                "state": state, "lastState": last,
+            }],
+        }))
+        .expect("a status")
+    }
+
+    fn reasons(before: Option<&PodStatus>, after: &PodStatus) -> Vec<String> {
+        let pod = "d/pod/p".parse().expect("a key");
+        let uid = PodUid::try_from("u".to_owned()).expect("a UID");
+        let found = occurrences(&pod, &uid, before, after);
+        let line = |it: Occurrence| format!("{} {}: {}", it.severity.name(), it.reason, it.message);
+        found.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_change_of_a_status_that_a_kubelet_tells_is_told_once() {
+        let waiting = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
+        let oom = json!({"terminated": {
+            "exitCode": 137, "reason": "OOMKilled", "containerID": "headwater://u/main/0",
+        }});
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        for (after, expected) in [
+            (status(None, waiting("ContainerCreating", ""), json!(null)), vec![]),
+            (
+                status(None, waiting("CrashLoopBackOff", "back-off 10s"), json!(null)),
+                vec!["Warning BackOff: Back-off restarting failed container main in pod p_d(u)"],
+            ),
+            (
+                status(None, waiting("ImagePullBackOff", "it is away"), json!(null)),
+                vec![
+                    "Normal BackOff: Back-off pulling image \"web:1\"",
+                    "Warning Failed: Error: ImagePullBackOff",
+                ],
+            ),
+            (
+                status(None, waiting("CreateContainerConfigError", "no secret"), json!(null)),
+                vec!["Warning Failed: Error: no secret"],
+            ),
+            (
+                status(None, running.clone(), json!(null)),
+                vec!["Normal Started: Started container main"],
+            ),
+            (
+                status(None, running, oom),
+                vec![
+                    "Warning OOMKilling: Container main took more memory than it may, and was killed",
+                    "Normal Started: Started container main",
+                ],
+            ),
+            (
+                status(Some("Evicted"), json!({}), json!(null)),
+                vec!["Warning Evicted: The pod fails: Evicted"],
+            ),
+        ] {
+            assert_eq!(reasons(None, &after), expected);
+            assert_eq!(reasons(Some(&after), &after), Vec::<String>::new(), "told once");
+        }
+    }
+}
