@@ -71,7 +71,8 @@ impl KubernetesCloud {
         let signing = SigningRequest::parse(node, key, &body)?;
         if self.act_as == ActAs::Controller {
             // The signers of kubelets issue a certificate of a node to that node alone.
-            let why = "the controller acts as itself: a certificate of a node needs act_as = \"node\"";
+            let why =
+                "the controller acts as itself: a certificate of a node needs act_as = \"node\"";
             return Err(RequestError::Unavailable(why.to_owned()));
         }
         let created = self.try_send(node, built(signing_requests(body))?).await;
