@@ -67,13 +67,15 @@ pub struct LaneServer {
 struct LaneService {
     presence: Arc<dyn PresenceIntake>,
     asks: Arc<dyn AskHandler>,
+    /// Ends every stream.
+    stop: CancellationToken,
 }
 
 impl LaneServer {
     /// Serves hubs until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, tls, presence, asks } = self;
-        let service = ControllerLaneServer::new(LaneService { presence, asks })
+        let service = ControllerLaneServer::new(LaneService { presence, asks, stop: stop.clone() })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let served = Server::builder()
@@ -126,9 +128,11 @@ impl ControllerLane for LaneService {
         tracing::info!(%hub, "a hub sends the presence of its nodes");
         let receiver = self.presence.connect(&hub);
         let asks = HubAsks::new(self.asks.clone(), outgoing.clone());
+        let stop = self.stop.clone();
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = receive(messages, receiver, asks, trust) => ended,
+                () = stop.cancelled() => Status::unavailable("the controller stops"),
                 () = outgoing.closed() => Status::cancelled("the hub has disconnected"),
             };
             tracing::info!(%hub, reason = ended.message(), "the presence of a hub's nodes ends");

@@ -395,23 +395,26 @@ async fn asks_move_with_the_claim_and_have_an_answer_in_words_without_a_controll
 
     // No controller listens there.
     drop(second);
-    let gone = async {
-        loop {
-            let reason = unavailable(&asker, "a", SOON).await;
-            if reason.starts_with("no lane to the controller at localhost:") {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, gone).await.expect("named");
+    until_words(&asker, "no lane to the controller at localhost:").await;
     claim.send_replace(None);
-    let silent = async {
-        while !unavailable(&asker, "a", SOON).await.contains("does not listen") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    until_words(&asker, "does not listen").await;
+}
+
+/// Asks until the reason for which there is no answer has these words. The last stream may answer once
+/// more before.
+async fn until_words(asker: &LaneAsker, words: &str) {
+    let asking = async {
+        loop {
+            match asker.ask(request("a", SOON)).await {
+                Err(RequestError::Unavailable(reason)) if reason.contains(words) => break,
+                Ok(_) | Err(RequestError::Unavailable(_)) => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
         }
     };
-    timeout(SOON, silent).await.expect("named");
+    timeout(SOON, asking).await.expect("named");
 }
 
 #[tokio::test]
