@@ -114,6 +114,7 @@ async fn run(seed: u64) {
         }
     }
     let removed = world.removed().await;
+    running.controller.stop().await;
     let oracle = run.oracle.lock().expect("no panic");
     for (stream, key, uid) in removed {
         // What pods name leaves with the last of them that the source knows, and comes back with another.
@@ -124,8 +125,6 @@ async fn run(seed: u64) {
             "{stream}: {key} {uid} was removed, it is there"
         );
     }
-    drop(oracle);
-    running.controller.stop().await;
 }
 
 impl Run {
