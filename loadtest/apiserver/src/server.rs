@@ -28,6 +28,9 @@ struct Inner {
     turns: watch::Sender<u64>,
 }
 
+/// What is called with each change.
+type Observer = Box<dyn FnMut(&Change) + Send>;
+
 /// The state of a server.
 pub(crate) struct State {
     pub(crate) api: Api,
@@ -38,7 +41,7 @@ pub(crate) struct State {
     pub(crate) starts: u64,
     pub(crate) is_up: bool,
     pub(crate) is_frozen: bool,
-    observer: Option<Box<dyn FnMut(&Change) + Send>>,
+    observer: Option<Observer>,
     observed: u64,
 }
 

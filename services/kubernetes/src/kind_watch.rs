@@ -48,6 +48,8 @@ pub(crate) enum KindNews {
     Step(Step),
     /// Its watch is open.
     Open,
+    /// Its watch has reached this version, if that is a number.
+    Reached(Option<u64>),
     /// A request failed.
     Failed {
         /// Why, in words.
@@ -170,7 +172,9 @@ impl KindWatch {
                 }
                 Some(WatchEvent::Deleted(object)) => Event::Deleted(object),
                 Some(WatchEvent::Bookmark(bookmark)) => {
-                    Event::Bookmark { version: bookmark.metadata.resource_version }
+                    let version = bookmark.metadata.resource_version;
+                    self.say(KindNews::Reached(version.parse().ok())).await?;
+                    Event::Bookmark { version }
                 }
                 Some(WatchEvent::Error(status)) => {
                     let (code, message) = (status.code, status.message);

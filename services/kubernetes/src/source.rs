@@ -327,12 +327,19 @@ impl Running {
                 if matches!(step, Step::InitDone { .. }) {
                     self.first_lists.insert(kind, FirstList::Complete);
                 }
-                if let Step::Apply(raw) | Step::Delete(raw) = &step {
-                    self.history.note(raw.order());
+                // A watch goes on from the version of its list, too.
+                match &step {
+                    Step::Apply(raw) | Step::Delete(raw) => self.history.note(raw.order()),
+                    Step::InitDone { order } => self.history.note(*order),
+                    Step::Init | Step::InitApply(_) => {}
                 }
                 self.view.step(kind, &step);
                 let changes = self.objects.step(kind, step);
                 self.send(changes).await
+            }
+            KindNews::Reached(order) => {
+                self.history.note(order);
+                Ok(())
             }
             KindNews::Open => {
                 if self.logged.remove(&kind).is_some() {

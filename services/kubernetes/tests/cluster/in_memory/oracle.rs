@@ -27,6 +27,8 @@ pub(crate) type Wanted = BTreeMap<String, (String, String)>;
 pub(crate) struct Oracle {
     objects: BTreeMap<Place, Arc<Value>>,
     wanted: BTreeMap<StreamId, Wanted>,
+    /// What each stream would have if its node were an edge.
+    bound: BTreeMap<StreamId, Wanted>,
     left: BTreeSet<(StreamId, String, String)>,
     /// When a stream last had no use for a key any more, and when it last ended.
     released: BTreeMap<(StreamId, String), Instant>,
@@ -97,8 +99,13 @@ impl Oracle {
     /// Works out what every stream should have, and what leaves it.
     fn want(&mut self) {
         let mut wanted: BTreeMap<StreamId, Wanted> = BTreeMap::new();
+        let mut bound = BTreeMap::new();
         for node in NODES {
-            wanted.insert(stream_of(node), self.wanted_by(node));
+            let of_node = self.bound_to(node);
+            let is_edge = |node: &Arc<Value>| !node["metadata"]["labels"][EDGE].is_null();
+            let is_edge = self.find("nodes", node).is_some_and(is_edge);
+            wanted.insert(stream_of(node), if is_edge { of_node.clone() } else { Wanted::new() });
+            bound.insert(stream_of(node), of_node);
         }
         let mut cluster = Wanted::new();
         for (place, object) in self.of("services") {
@@ -106,29 +113,35 @@ impl Oracle {
         }
         wanted.insert(StreamId::Cluster, cluster);
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        let bound_before = std::mem::replace(&mut self.bound, bound.clone());
         for (stream, now) in &wanted {
-            let Some(before) = before.get(stream) else { continue };
+            let nothing = Wanted::new();
+            let gone = before.get(stream).unwrap_or(&nothing);
             let is_in = |keys: &Wanted, key: &str, uid: &str| {
                 keys.get(key).is_some_and(|(other, _)| other == uid)
             };
-            if now.is_empty() && !before.is_empty() {
+            if now.is_empty() && !gone.is_empty() {
                 self.ended.insert(stream.clone(), Instant::now());
             }
-            for (key, (uid, _)) in before.iter().filter(|(key, (uid, _))| !is_in(now, key, uid)) {
+            for (key, (uid, _)) in gone.iter().filter(|(key, (uid, _))| !is_in(now, key, uid)) {
                 self.left.insert((stream.clone(), key.clone(), uid.clone()));
             }
-            for (key, (uid, _)) in now.iter().filter(|(key, (uid, _))| !is_in(before, key, uid)) {
+            // Also on a node that is no edge any more: a source may still take it for one.
+            let came = [(&wanted, &before), (&bound, &bound_before)].map(|(now, before)| {
+                let (now, before) = (now.get(stream), before.get(stream));
+                now.into_iter().flatten().filter(move |(key, (uid, _))| {
+                    !before.is_some_and(|before| is_in(before, key, uid))
+                })
+            });
+            for (key, (uid, _)) in came.into_iter().flatten() {
                 self.note_what_may_leave(stream, key, uid);
             }
         }
     }
 
-    fn wanted_by(&self, node: &str) -> Wanted {
+    fn bound_to(&self, node: &str) -> Wanted {
         let mut wanted = Wanted::new();
-        let found = self.find("nodes", node);
-        let Some(found) = found.filter(|node| !node["metadata"]["labels"][EDGE].is_null()) else {
-            return wanted;
-        };
+        let Some(found) = self.find("nodes", node) else { return wanted };
         wanted.insert(format!("null/node/{node}"), mark(found));
         for (place, pod) in self.of("pods").filter(|(_, pod)| pod["spec"]["nodeName"] == node) {
             wanted.insert(format!("default/pod/{}", place.name()), mark(pod));
