@@ -23,7 +23,7 @@ const GIT_VERSION: &str = "v1.36.3";
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) store: Store,
-    /// What nobody may do: a verb and a plural.
+    /// The rights that no user has: a verb and a plural.
     pub(crate) denied: Vec<(String, String)>,
 }
 

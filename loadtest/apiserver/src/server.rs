@@ -116,7 +116,7 @@ impl ApiServer {
         self.change(|state| state.faults = faults);
     }
 
-    /// Nobody may do this any more: `verb` as in `list`, by the plural of the resource.
+    /// Takes a right from every user: `verb` as in `list`, by the plural of the resource.
     pub fn deny(&self, verb: &str, plural: &str) {
         self.change(|state| state.api.denied.push((verb.to_owned(), plural.to_owned())));
     }
@@ -221,7 +221,7 @@ impl State {
         self.observed = store.version();
     }
 
-    /// Tells the observer what a restore changed.
+    /// Sends the observer what a restore changed.
     fn observe_restore(&mut self, old: &Store) {
         let store = &self.api.store;
         let version = store.version();

@@ -36,8 +36,8 @@ struct OpenWatch {
     is_over: bool,
 }
 
-/// What a watch finds when it looks.
-enum Found {
+/// The result of a look of a watch.
+enum WatchLook {
     Reset,
     Nothing,
     Frozen,
@@ -90,37 +90,37 @@ impl OpenWatch {
             }
             self.turns.borrow_and_update();
             match self.look() {
-                Found::Reset => {
+                WatchLook::Reset => {
                     self.is_over = true;
                     return Some(Err(ConnectionError::Reset));
                 }
-                Found::News(way) => {
+                WatchLook::News(way) => {
                     sleep(way).await;
                     self.take_news().await;
                 }
-                Found::Frozen => {
+                WatchLook::Frozen => {
                     // Not even its end comes.
                     let _ = self.turns.changed().await;
                 }
-                Found::Nothing => self.wait().await,
+                WatchLook::Nothing => self.wait().await,
             }
         }
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> WatchLook {
         let mut state = self.server.lock();
         if !state.is_up || state.starts != self.starts {
-            return Found::Reset;
+            return WatchLook::Reset;
         }
         if state.is_frozen {
-            return Found::Frozen;
+            return WatchLook::Frozen;
         }
         if state.api.lines_after(&self.start, self.version).0.is_empty() {
-            return Found::Nothing;
+            return WatchLook::Nothing;
         }
         let most = state.faults.event_ms_max;
         let way = if most == 0 { 0 } else { state.chance.below(most + 1) };
-        Found::News(Duration::from_millis(way))
+        WatchLook::News(Duration::from_millis(way))
     }
 
     /// Takes what is new, and draws what befalls the watch then.

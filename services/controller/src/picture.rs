@@ -225,7 +225,7 @@ impl Picture {
     /// Whether `node` and its worker live, as hubs send it. [`Picture::changes`] names the Node when
     /// that changes.
     pub fn node_presence(&self, node: &NodeName) -> NodePresence {
-        // An unreadable position is as none: it only stands in for what an older hub does not send.
+        // An unreadable position is as none: it only replaces what an older hub does not send.
         let progress = NODE_PROGRESS.get(&*self.engine, node).ok().flatten();
         self.presence.presence(node, progress.as_ref().map(|Json(progress)| progress))
     }

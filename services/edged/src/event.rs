@@ -1,4 +1,4 @@
-//! The Events of a node: what the pod worker did with a pod, or why it could not, as a kubelet tells it.
+//! The Events of a node: what the pod worker did with a pod, or why it could not, as a kubelet names it.
 //!
 //! ```text
 //!  worker ──Occurrence──► EventRecorder ──► EventAggregator ──► the edge's outbox

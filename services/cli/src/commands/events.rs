@@ -81,7 +81,7 @@ pub(super) async fn fetch(
             }
         }
     }
-    events.sort_by(|a, b| last(a).cmp(&last(b)));
+    events.sort_by_key(last);
     Ok(events)
 }
 

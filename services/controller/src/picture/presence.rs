@@ -70,7 +70,7 @@ impl PresenceReceiver {
         NodePresence::of(self.lock().connected(node, hub, Instant::now()), progress)
     }
 
-    /// Publishes the nodes of hubs that fall silent, of which no message tells.
+    /// Publishes the nodes of hubs that fall silent: no message names them.
     pub(crate) async fn watch_silence(self) -> Infallible {
         loop {
             let mut group = self.changes.begin();

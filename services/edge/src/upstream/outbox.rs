@@ -25,7 +25,7 @@ pub const OUTBOX_REPORTS_MAX: usize = 8_192;
 pub const OUTBOX_BYTES_MAX: usize = 6 << 20;
 
 /// The most Events: ten minutes of those that a node may have a second. A node that was away for
-/// longer tells the last ones.
+/// longer sends the last ones.
 pub const OUTBOX_EVENTS_MAX: usize = 512;
 
 /// The type in the key of an Event. No message has it.

@@ -156,7 +156,7 @@ impl Tokens {
 impl StoredToken {
     fn standing(&self, now_ms: i64) -> TokenStanding {
         let age_ms = now_ms.saturating_sub(self.issued_ms);
-        // A clock that went back tells nothing of the age.
+        // A clock that went back does not show the age.
         let is_fresh = age_ms >= 0 && age_ms < self.life_ms / 100 * AGING_PERCENT;
         if is_fresh {
             TokenStanding::Fresh(self.answer.clone())

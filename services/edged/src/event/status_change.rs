@@ -1,6 +1,6 @@
 //! The occurrences that follow from the change of a pod's status. Pure.
 //!
-//! The status of before outlives the pod worker, so that a restart tells nothing twice.
+//! The status of before outlives the pod worker, so that a restart reports nothing twice.
 
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
@@ -69,7 +69,7 @@ pub(crate) fn occurrences(
                     found.push(event(Severity::Normal, "BackOff", message));
                     found.push(event(Severity::Warning, "Failed", format!("Error: {reason}")));
                 }
-                // Others are of the order of things, or told by what failed.
+                // Others are usual, or the failure before has an Event.
                 _ if reason.starts_with("Create") || reason.starts_with("Err") => {
                     let text = if message.is_empty() { reason.clone() } else { message };
                     found.push(event(Severity::Warning, "Failed", format!("Error: {text}")));

@@ -1,5 +1,5 @@
 //! The source and the sink against a Kubernetes API: a controller on logs in memory follows a control
-//! plane on loopback, or the server in memory that stands in for it. One suite holds both servers to
+//! plane on loopback, or its twin in memory. One suite holds both servers to
 //! the same.
 
 mod cloud;

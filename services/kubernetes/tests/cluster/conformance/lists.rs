@@ -43,7 +43,7 @@ pub(crate) async fn pages_are_of_one_version(api: Api) {
     refused.refused(400, "BadRequest", "resource version is not allowed when using continue");
     let broken = api.get(&next("broken")).await;
     broken.refused(400, "BadRequest", "continue key is not valid");
-    // Nobody counts what a selection leaves.
+    // No server counts what a selection leaves.
     let selected = api.get(&format!("{path}?limit=1&labelSelector=!x")).await.served();
     assert_eq!(names(&selected), ["a"]);
     assert!(selected["metadata"].get("remainingItemCount").is_none(), "{selected}");

@@ -60,9 +60,8 @@ impl Oracle {
         self.left.contains(&(stream.clone(), key.to_owned(), uid.to_owned()))
     }
 
-    /// What a pod names that changed may leave its node, and come back for another pod: a source may hear
-    /// of its end before it hears of the other, and of either long after or before it hears of what they
-    /// name.
+    /// What a pod names that changed may leave its node, and come back for another pod: a source may receive
+    /// its end before the other, and either long after or before the objects that they name.
     fn let_go_of_named(&mut self, pod: &Value) {
         let Some(stream) = pod["spec"]["nodeName"].as_str().map(stream_of) else { return };
         for (key, plural, name) in named_by(pod) {
@@ -74,8 +73,8 @@ impl Oracle {
         }
     }
 
-    /// Notes what came to a stream that a source may only hear of before it hears of an earlier reason why it
-    /// leaves: two watches have no common order.
+    /// Notes objects that came to a stream, although a source may receive an earlier reason for their removal
+    /// later: two watches have no common order.
     fn note_what_may_leave(&mut self, stream: &StreamId, key: &str, uid: &str) {
         let key = key.to_owned();
         let released = self.released.get(&(stream.clone(), key.clone()));
