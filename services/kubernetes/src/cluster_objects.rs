@@ -241,7 +241,13 @@ impl<U: Uses> ClusterObjects<U> {
     /// listed anew.
     pub(crate) fn forget_versions(&mut self) {
         self.kinds.values_mut().for_each(KindObjects::forget_versions);
+        self.fetches.note_lost_history();
         self.forget_absent();
+    }
+
+    /// Whether the answer to a request on its way does not count.
+    pub(crate) fn is_outdated(&self, fetch: &Fetch) -> bool {
+        self.fetches.is_outdated(fetch)
     }
 
     /// The next request to send.

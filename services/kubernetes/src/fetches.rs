@@ -90,6 +90,16 @@ impl Fetches {
         Some(ended.newer)
     }
 
+    /// Whether the answer to a request on its way does not count.
+    pub(crate) fn is_outdated(&self, fetch: &Fetch) -> bool {
+        self.running.get(fetch).is_some_and(|running| running.is_outdated)
+    }
+
+    /// Notes that the history of the API went back: an answer may be of the lost one.
+    pub(crate) fn note_lost_history(&mut self) {
+        self.running.values_mut().for_each(|running| running.is_outdated = true);
+    }
+
     /// Notes that a list of a kind has ended.
     pub(crate) fn note_list(&mut self, kind: Kind) {
         for (_, running) in self.running.iter_mut().filter(|(fetch, _)| fetch.kind() == kind) {

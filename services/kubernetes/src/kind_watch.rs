@@ -38,6 +38,8 @@ const WATCH_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct KindMessage {
     pub(crate) kind: Kind,
+    /// How often everything was listed anew when the message was sent.
+    pub(crate) relists: u64,
     pub(crate) news: KindNews,
 }
 
@@ -74,8 +76,10 @@ pub(crate) struct KindWatch {
     /// The identity of the cluster.
     pub(crate) cluster: Arc<str>,
     pub(crate) messages: mpsc::Sender<KindMessage>,
-    /// Changes when everything is to be listed anew.
+    /// How often everything is to be listed anew; changes with each time.
     pub(crate) relists: watch::Receiver<u64>,
+    /// How many of these times have begun.
+    pub(crate) begun: u64,
 }
 
 /// The receiver of the messages is gone: the source ends.
@@ -109,6 +113,7 @@ impl KindWatch {
             let turn = tokio::select! {
                 biased;
                 Ok(()) = relists.changed() => {
+                    self.begun = *relists.borrow_and_update();
                     reflector.relist();
                     continue;
                 }
@@ -232,6 +237,7 @@ impl KindWatch {
 
     /// Sends a message, and waits while the source is busy.
     async fn say(&self, news: KindNews) -> Result<(), SourceEnd> {
-        self.messages.send(KindMessage { kind: self.kind, news }).await.map_err(|_| SourceEnd)
+        let message = KindMessage { kind: self.kind, relists: self.begun, news };
+        self.messages.send(message).await.map_err(|_| SourceEnd)
     }
 }

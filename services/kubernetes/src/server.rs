@@ -103,14 +103,23 @@ impl ServerHistory {
         self.highest = self.highest.max(order);
     }
 
-    /// Takes a look.
-    pub(crate) fn take(&mut self, look: &ServerLook) -> Verdict {
+    /// The highest version so far. A look that is sent now finds no lower one.
+    pub(crate) fn highest(&self) -> Option<u64> {
+        self.highest
+    }
+
+    /// Takes a look that was sent when `before` was the highest version. Events that came since may be
+    /// newer than the look.
+    pub(crate) fn take(&mut self, before: Option<u64>, look: &ServerLook) -> Verdict {
         if look.cluster != self.cluster {
             return Verdict::OtherCluster;
         }
-        let went_back = look.order.zip(self.highest).is_some_and(|(now, before)| now < before);
-        self.highest = look.order;
-        if went_back { Verdict::WentBack } else { Verdict::Continues }
+        if look.order.zip(before).is_some_and(|(now, before)| now < before) {
+            self.highest = look.order;
+            return Verdict::WentBack;
+        }
+        self.note(look.order);
+        Verdict::Continues
     }
 }
 
@@ -229,14 +238,27 @@ mod tests {
     #[test]
     fn a_history_that_went_back_is_noticed_once() {
         let mut history = ServerHistory::new(&at("a", 100));
-        assert_eq!(history.take(&at("a", 100)), Verdict::Continues);
-        assert_eq!(history.take(&at("a", 140)), Verdict::Continues);
-        assert_eq!(history.take(&at("a", 120)), Verdict::WentBack);
-        assert_eq!(history.take(&at("a", 121)), Verdict::Continues);
+        let mut take = |cluster, order| {
+            let before = history.highest();
+            history.take(before, &at(cluster, order))
+        };
+        assert_eq!(take("a", 100), Verdict::Continues);
+        assert_eq!(take("a", 140), Verdict::Continues);
+        assert_eq!(take("a", 120), Verdict::WentBack);
+        assert_eq!(take("a", 121), Verdict::Continues);
         history.note(Some(300));
         history.note(None);
-        assert_eq!(history.take(&at("a", 299)), Verdict::WentBack);
-        assert_eq!(history.take(&at("b", 500)), Verdict::OtherCluster);
+        assert_eq!(history.take(history.highest(), &at("a", 299)), Verdict::WentBack);
+        assert_eq!(history.take(history.highest(), &at("b", 500)), Verdict::OtherCluster);
+    }
+
+    #[test]
+    fn an_event_that_overtakes_a_look_is_no_step_back_and_counts_at_the_next_look() {
+        let mut history = ServerHistory::new(&at("a", 100));
+        let before = history.highest();
+        history.note(Some(500));
+        assert_eq!(history.take(before, &at("a", 120)), Verdict::Continues);
+        assert_eq!(history.take(history.highest(), &at("a", 150)), Verdict::WentBack);
     }
 
     fn version(major: &str, minor: &str) -> ServerVersion {

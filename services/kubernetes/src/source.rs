@@ -79,7 +79,8 @@ enum FirstList {
 /// The end of a request.
 enum Done {
     Fetched(Fetch, FetchAnswer),
-    Looked(Result<ServerLook, RequestError>),
+    /// A look, and the highest version when it was sent.
+    Looked(Option<u64>, Result<ServerLook, RequestError>),
     Reviewed(Result<Option<String>, RequestError>),
 }
 
@@ -275,6 +276,7 @@ impl Running {
                     match done.map_err(|error| SourceError::task_ended("request", error))? {
                         Done::Fetched(fetch, answer) => {
                             if let (Fetch::PodsOf(_), FetchAnswer::Objects(pods)) = (&fetch, &answer)
+                                && !self.objects.is_outdated(&fetch)
                             {
                                 self.view.requested(pods);
                             }
@@ -282,9 +284,9 @@ impl Running {
                             self.send(changes).await?;
                             self.look();
                         }
-                        Done::Looked(looked) => {
+                        Done::Looked(before, looked) => {
                             is_looking = false;
-                            self.looked(looked)?;
+                            self.looked(before, looked)?;
                         }
                         Done::Reviewed(reviewed) => self.reviewed(reviewed),
                     }
@@ -295,7 +297,8 @@ impl Running {
                 _ = looks.tick(), if !is_looking => {
                     is_looking = true;
                     let client = self.connection.client.clone();
-                    self.requests.spawn(async move { Done::Looked(look(&client).await) });
+                    let before = self.history.highest();
+                    self.requests.spawn(async move { Done::Looked(before, look(&client).await) });
                 }
                 _ = ticks.tick() => {
                     tick += 1;
@@ -320,8 +323,12 @@ impl Running {
 
     /// Takes a message of a kind.
     async fn take(&mut self, message: KindMessage) -> Result<(), SourceError> {
-        let KindMessage { kind, news } = message;
+        let KindMessage { kind, relists, news } = message;
         let part = kind.plural();
+        let is_of_lost_history = relists != *self.relists.borrow();
+        if is_of_lost_history && matches!(news, KindNews::Step(_) | KindNews::Reached(_)) {
+            return Ok(());
+        }
         match news {
             KindNews::Step(step) => {
                 if matches!(step, Step::InitDone { .. }) {
@@ -396,6 +403,7 @@ impl Running {
             cluster: self.history.cluster().into(),
             messages: self.messages.clone(),
             relists: self.relists.subscribe(),
+            begun: *self.relists.borrow(),
         }
     }
 
@@ -472,8 +480,12 @@ impl Running {
         }
     }
 
-    /// Takes a look at the server.
-    fn looked(&mut self, looked: Result<ServerLook, RequestError>) -> Result<(), SourceError> {
+    /// Takes a look at the server. `before` is the highest version when the look was sent.
+    fn looked(
+        &mut self,
+        before: Option<u64>,
+        looked: Result<ServerLook, RequestError>,
+    ) -> Result<(), SourceError> {
         let server = &self.connection.server;
         let now = match looked {
             Ok(now) => now,
@@ -485,7 +497,7 @@ impl Running {
         let state = if self.has_listed { SourceState::Following } else { SourceState::Listing };
         self.context.states.set("", state);
         self.objects.forget_absent();
-        match self.history.take(&now) {
+        match self.history.take(before, &now) {
             Verdict::Continues => {}
             Verdict::WentBack => {
                 tracing::warn!(
