@@ -75,7 +75,7 @@ impl KubernetesCloud {
                 "the controller acts as itself: a certificate of a node needs act_as = \"node\"";
             return Err(RequestError::Unavailable(why.to_owned()));
         }
-        let created = self.try_send(node, built(signing_requests(body))?).await;
+        let created = self.try_send(node, built(signing_requests(signing.body().into()))?).await;
         match created {
             Err(error) if error.code() == Some(CONFLICT) => {}
             outcome => return outcome.map_err(|error| self.refusal(&error)),

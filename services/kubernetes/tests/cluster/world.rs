@@ -351,6 +351,16 @@ impl Running {
         metrics.iter().filter(|m| of(m)).map(|m| m.get_counter().get_value() as u64).sum()
     }
 
+    /// Waits until so many requests of a kind had an outcome: the API may show what a request did before
+    /// the sink has the answer. There are no more then.
+    pub(crate) async fn requested(&self, request: &str, outcome: &str, count: u64) {
+        let end = Instant::now() + SOON;
+        while self.requests(request, outcome) < count && Instant::now() < end {
+            tokio::time::sleep(POLL).await;
+        }
+        assert_eq!(self.requests(request, outcome), count, "{request}: {outcome}");
+    }
+
     /// Waits for a trouble of the sink.
     pub(crate) async fn sink_trouble(&self, part: &str) {
         let mut troubles = self.sink_troubles.clone();

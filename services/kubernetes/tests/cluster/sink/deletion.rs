@@ -31,7 +31,8 @@ async fn a_pod_goes_when_its_node_reports_that_it_stopped_also_with_a_finalizer_
     edge.come_back();
     edge.report_status("ends-mark", &mark, &running_status("10.2.6.2")).await;
     api.running("ends-mark").await;
-    assert_eq!(running.requests("delete pods", "done"), 2, "no deletion is repeated");
+    // No deletion is repeated.
+    running.requested("delete pods", "done", 2).await;
     CLUSTER.run(&[
         "patch",
         "pod",

@@ -42,7 +42,7 @@ async fn a_pod_is_scheduled_to_the_node_of_an_edge_and_runs() {
     CLUSTER.run(&["delete", "pod", "story", "--wait=false"]);
     edge.report_end("story", uid).await;
     api.gone("story").await;
-    assert_eq!(running.requests("delete pods", "done"), 1);
+    running.requested("delete pods", "done", 1).await;
     running.controller.stop().await;
 }
 

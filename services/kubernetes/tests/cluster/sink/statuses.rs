@@ -42,7 +42,7 @@ async fn a_status_that_is_shown_is_not_written_again_also_by_another_controller(
     let uid = api.create_pod("once", "once").await;
     edge.report_status("once", &uid, &running_status("10.2.2.1")).await;
     api.running("once").await;
-    assert_eq!(running.requests("patch pods/status", "done"), 1);
+    running.requested("patch pods/status", "done", 1).await;
     drop(edge);
     running.controller.stop().await;
     let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
@@ -51,7 +51,8 @@ async fn a_status_that_is_shown_is_not_written_again_also_by_another_controller(
     let mark = api.create_pod("mark", "once").await;
     edge.report_status("mark", &mark, &running_status("10.2.2.2")).await;
     api.running("mark").await;
-    assert_eq!(running.requests("patch pods/status", "done"), 1, "only that of the new pod");
+    // Only that of the new pod.
+    running.requested("patch pods/status", "done", 1).await;
     running.controller.stop().await;
 }
 
@@ -101,7 +102,7 @@ async fn a_status_that_is_too_large_or_has_wrong_types_is_refused_by_name_and_de
     api.running("good").await;
     running.sink_trouble("the status of Pod default/large is not written").await;
     running.sink_trouble("the status of Pod default/wrong is not written").await;
-    assert_eq!(running.requests("patch pods/status", "refused"), 1);
+    running.requested("patch pods/status", "refused", 1).await;
     for (name, uid) in [("large", large), ("wrong", wrong)] {
         edge.report_status(name, &uid, &running_status("10.2.4.4")).await;
         api.running(name).await;
@@ -131,7 +132,7 @@ async fn what_others_overwrite_is_put_right_while_the_node_is_present_alone() {
     other.report_status("right-mark", &mark, &running_status("10.2.5.2")).await;
     api.running("right-mark").await;
     assert_eq!(api.get("pod", "right").await["status"]["message"], "while it is away");
-    assert_eq!(running.requests("patch pods/status", "done"), written + 1);
+    running.requested("patch pods/status", "done", written + 1).await;
     edge.come_back();
     let shown =
         api.wait_for("pod", "right", "put right", |pod| pod["status"]["phase"] == "Running").await;

@@ -72,7 +72,7 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_writer_is_killed() {
     edge.report_status("taken", &uid, &running_status("10.5.1.2")).await;
     let is_last = |pod: &Value| pod["status"]["podIP"] == "10.5.1.2";
     api.wait_for("pod", "taken", "as it was last reported", is_last).await;
-    assert_eq!(second.requests("patch pods/status", "done"), 1);
+    second.requested("patch pods/status", "done", 1).await;
     drop(seen);
     second.controller.stop().await;
 }
