@@ -376,6 +376,15 @@ impl Running {
         self.controller.progress().borrow().appended
     }
 
+    /// Waits until it has appended `count` events since it had appended `before`. There are no more then.
+    pub(crate) async fn appended_since(&self, before: u64, count: u64) {
+        let end = Instant::now() + SOON;
+        while self.appended() < before + count && Instant::now() < end {
+            tokio::time::sleep(POLL).await;
+        }
+        assert_eq!(self.appended() - before, count, "events");
+    }
+
     /// Waits until the troubles of the source are as a test wants them.
     pub(crate) async fn troubles(
         &self,
