@@ -6,8 +6,9 @@
 //!
 //! One suite of cases holds it and a real API server to the same
 //! (`services/kubernetes/tests/cluster/conformance`).
-//! It leaves out: who asks and what he may do (but for what a test [denies](ApiServer::deny)), most
-//! validation, most defaults, and the controllers.
+//! The server has no authentication and no authorization, except that a test can
+//! [take a right](ApiServer::deny) from every user. It leaves out most validation, most defaults, and
+//! the controllers.
 //!
 //! ```text
 //!  request ──► service ──► Api (pure) ──► Store ──► changes ──► watches

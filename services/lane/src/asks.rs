@@ -32,7 +32,7 @@ enum Way {
     Open { verbs: Vec<RequestVerb>, asks: mpsc::Sender<PendingAsk> },
 }
 
-/// An ask on its way, and who waits for the answer.
+/// An ask on its way, and the receiver of its answer.
 #[derive(Debug)]
 pub(crate) struct PendingAsk {
     request: NodeRequest,

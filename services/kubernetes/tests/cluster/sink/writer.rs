@@ -1,4 +1,4 @@
-//! Who writes: the writer of the log, while it is certainly the only one.
+//! The writer of the log writes to the API, while it is certainly the only writer.
 
 use std::time::Duration;
 
