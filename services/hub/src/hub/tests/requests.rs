@@ -35,6 +35,25 @@ impl RequestHandler for ScriptedHandler {
 const POD: &str =
     r#"{"spec":{"volumes":[{"name":"v","configMap":{"name":"absent"}}],"containers":[]}}"#;
 
+/// A hub that hands requests to `handler`, and a session of node `a`.
+async fn session(
+    cloud: &TestCloud,
+    handler: &Arc<ScriptedHandler>,
+    limits: HubLimits,
+) -> (HubHandle, Wire) {
+    let engine = Arc::new(MemoryEngine::new());
+    let dependencies = HubDependencies {
+        requests: handler.clone(),
+        ..dependencies(&cloud.logs(), &engine, &Registry::new())
+    };
+    let hub = Hub::start(config(settings(), limits), dependencies).await.expect("starts");
+    until_true("complete fold", async || hub.view().is_reconciled()).await;
+    let wire = dial(hub.address()).await.expect("a session");
+    let hello = hello(identity("a", 1, 1), Vec::new());
+    wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    (hub, wire)
+}
+
 /// The outcome of a request of node `a` over `wire`.
 async fn request(
     wire: &mut Wire,
@@ -78,16 +97,7 @@ async fn the_fold_responds_first_and_then_the_handler() {
         Err(forbidden()),
         Err(unavailable()),
     ]);
-    let engine = Arc::new(MemoryEngine::new());
-    let dependencies = HubDependencies {
-        requests: handler.clone(),
-        ..dependencies(&cloud.logs(), &engine, &Registry::new())
-    };
-    let hub = Hub::start(config(settings(), limits()), dependencies).await.expect("starts");
-    until_true("complete fold", async || hub.view().is_reconciled()).await;
-    let mut wire = dial(hub.address()).await.expect("a session");
-    let hello = hello(identity("a", 1, 1), Vec::new());
-    wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let (hub, mut wire) = session(&cloud, &handler, limits()).await;
 
     let held = request(&mut wire, 1, "d/configmap/held", 1_000).await;
     assert_eq!(held.as_deref(), Ok(&b"{\"held\":1}"[..]));
@@ -116,16 +126,8 @@ async fn requests_beyond_the_bound_of_a_node_fail_at_once() {
     let mut cloud = TestCloud::new(&["a"]).await;
     cloud.set_key("node/a", "d/pod/web", Some(POD.to_owned())).await;
     let handler = Arc::new(ScriptedHandler::default());
-    let dependencies = HubDependencies {
-        requests: handler.clone(),
-        ..dependencies(&cloud.logs(), &Arc::new(MemoryEngine::new()), &Registry::new())
-    };
     let limits = HubLimits { node_requests_max: 1, ..limits() };
-    let hub = Hub::start(config(settings(), limits), dependencies).await.expect("starts");
-    until_true("complete fold", async || hub.view().is_reconciled()).await;
-    let mut wire = dial(hub.address()).await.expect("a session");
-    let hello = hello(identity("a", 1, 1), Vec::new());
-    wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let (hub, mut wire) = session(&cloud, &handler, limits).await;
     let key = || "d/configmap/absent".parse().expect("a key");
     let held = Request::get(1, u64::MAX, key());
     wire.0.send(EdgeMessage::Request(held).into()).await.expect("sent");
@@ -152,16 +154,7 @@ async fn the_fold_checks_the_body_of_a_request() {
     let handler = Arc::new(ScriptedHandler::default());
     let token = || Bytes::from_static(b"{\"status\":{\"token\":\"t\"}}");
     handler.outcomes.lock().expect("whole").push_back(Ok(token().into()));
-    let engine = Arc::new(MemoryEngine::new());
-    let dependencies = HubDependencies {
-        requests: handler.clone(),
-        ..dependencies(&cloud.logs(), &engine, &Registry::new())
-    };
-    let hub = Hub::start(config(settings(), limits()), dependencies).await.expect("starts");
-    until_true("complete fold", async || hub.view().is_reconciled()).await;
-    let mut wire = dial(hub.address()).await.expect("a session");
-    let hello = hello(identity("a", 1, 1), Vec::new());
-    wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let (hub, mut wire) = session(&cloud, &handler, limits()).await;
     let claim = |id, pod: &str, uid: &str, audience: &str| {
         let body = format!(
             r#"{{"spec":{{"audiences":["{audience}"],"boundObjectRef":
