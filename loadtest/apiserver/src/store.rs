@@ -1,9 +1,10 @@
 //! The objects, their one version, and the changes that led here.
 //!
-//! Each write raises the version by one, over all resources, as etcd does. The changes since
-//! [`Store::compacted`] are kept, so that an earlier state can be listed. A watch begins no
-//! earlier than [`Store::watchable`], which a restart moves to the present.
-//! `compacted <= watchable <= version`.
+//! Each write raises the version by one, over all resources, as etcd does. The last changes are kept. An
+//! earlier state can be listed since [`Store::compacted`]. A watch begins no earlier than
+//! [`Store::watchable`], which a restart moves to the present. An open watch continues over a compaction,
+//! because a server keeps the events of its watches itself; it ends where changes after its version are
+//! [`Store::dropped`]. `dropped <= compacted <= watchable <= version`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::resource::Resource;
 
-/// The changes that are kept; the oldest are compacted. A real server keeps those of 5 min.
+/// The changes that are kept; the oldest are dropped. A real server keeps those of 5 min.
 const CHANGES_MAX: usize = 10_000;
 
 /// The place of an object. Places are ordered as in etcd.
@@ -64,6 +65,7 @@ pub(crate) type Objects = BTreeMap<Place, Arc<Value>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     version: u64,
+    dropped: u64,
     compacted: u64,
     watchable: u64,
     objects: Objects,
@@ -73,6 +75,11 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The version of the last change that is not kept any more.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     pub(crate) fn compacted(&self) -> u64 {
@@ -113,6 +120,7 @@ impl Store {
         if self.changes.len() > CHANGES_MAX
             && let Some(oldest) = self.changes.pop_front()
         {
+            self.dropped = oldest.version;
             self.compacted = self.compacted.max(oldest.version);
             self.watchable = self.watchable.max(oldest.version);
         }
@@ -139,11 +147,10 @@ impl Store {
         objects
     }
 
-    /// Forgets every earlier state.
+    /// Makes every earlier state unreadable.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.version;
         self.watchable = self.version;
-        self.changes.clear();
     }
 
     /// The server begins anew on its data: no watch continues from before.

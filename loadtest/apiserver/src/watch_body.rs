@@ -109,7 +109,9 @@ impl OpenWatch {
 
     fn look(&self) -> WatchLook {
         let mut state = self.server.lock();
-        if !state.is_up || state.starts != self.starts {
+        // A watch that is too far behind ends, too.
+        let is_behind = self.version < state.api.store.dropped();
+        if !state.is_up || state.starts != self.starts || is_behind {
             return WatchLook::Reset;
         }
         if state.is_frozen {

@@ -160,6 +160,34 @@ async fn a_watch_hangs_or_ends_in_the_middle_of_its_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_open_watch_receives_what_was_compacted_meanwhile() {
+    let server = server();
+    let begin = server.version();
+    let mut open = watch(&server, begin).await;
+    put(&server, "a");
+    server.compact();
+    put(&server, "b");
+    for name in ["a", "b"] {
+        let event = next(&mut open).await.expect("an event").expect("open");
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+    let error = next(&mut watch(&server, begin).await).await.expect("an event").expect("open");
+    assert_eq!(error["object"]["code"], 410);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_too_far_behind_ends() {
+    let server = server();
+    put(&server, "a");
+    let mut open = watch(&server, server.version()).await;
+    let mark = |n: u64| json!({"metadata": {"annotations": {"n": n.to_string()}}});
+    for n in 0..10_010 {
+        server.request(Method::PATCH, &format!("{CONFIGS}/a"), Some(&mark(n)));
+    }
+    assert_eq!(next(&mut open).await, Some(Err(ConnectionError::Reset)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_backup_brings_its_objects_and_its_version_back() {
     let server = server();
     put(&server, "old");

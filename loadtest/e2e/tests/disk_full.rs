@@ -19,6 +19,13 @@ const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// The size of the small disk.
 const DISK_MIB: u64 = 48;
 
+/// ConfigMaps that the pods name besides their words. The rounds write one after the other. With [`NOISE_BYTES`]
+/// each they exceed what is left of the small disk, whatever RocksDB compacts: the disk stays full.
+const NOISE_MAPS: u64 = 40;
+
+/// The data of one such ConfigMap, incompressible.
+const NOISE_BYTES: usize = 200_000;
+
 /// A folder of manifests: a pod and its words on each of two nodes.
 struct Manifests(TempDir);
 
@@ -26,17 +33,22 @@ impl Manifests {
     fn new() -> Self {
         let manifests = Self(TempDir::new().expect("a folder"));
         for node in ["node-1", "node-2"] {
+            let noise = (0..NOISE_MAPS).map(|n| {
+                let name = format!("noise-{n}");
+                json!({"name": name, "configMap": {"name": name, "optional": true}})
+            });
+            let words = json!({"name": "words", "configMap": {"name": "words"}});
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("pod-{node}")},
                 "spec": {
                     "nodeName": node, "terminationGracePeriodSeconds": 1,
-                    "volumes": [{"name": "words", "configMap": {"name": "words"}}],
+                    "volumes": noise.chain([words]).collect::<Vec<_>>(),
                     "containers": [{"name": "c", "command": ["sleep", "86400"]}],
                 },
             });
             manifests.write(&format!("pod-{node}"), &pod);
         }
-        manifests.write_round(0, 10);
+        manifests.write_map("words", json!({"word": "0"}));
         manifests
     }
 
@@ -44,22 +56,24 @@ impl Manifests {
         self.0.path()
     }
 
-    /// Word `n`, with so many bytes that do not compress away.
-    fn write_round(&self, n: u64, bytes: usize) {
+    /// Word `n`, after a ConfigMap of noise.
+    fn write_round(&self, n: u64) {
         let mut state = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut noise = String::with_capacity(bytes);
-        while noise.len() < bytes {
+        let mut noise = String::with_capacity(NOISE_BYTES);
+        while noise.len() < NOISE_BYTES {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             noise.push_str(&format!("{state:016x}"));
         }
+        self.write_map(&format!("noise-{}", n % NOISE_MAPS), json!({"noise": noise}));
+        self.write_map("words", json!({"word": n.to_string()}));
+    }
+
+    fn write_map(&self, name: &str, data: Value) {
         self.write(
-            "words",
-            &json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
-                "data": {"word": n.to_string(), "noise": noise},
-            }),
+            name,
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}),
         );
     }
 
@@ -78,7 +92,8 @@ fn node(running: &Running, name: &str) -> Value {
 
 fn word(running: &Running, node: &str) -> Option<u64> {
     let maps = running.items(&["get", "configmaps", "--node", node]);
-    maps.first()?["data"]["word"].as_str()?.parse().ok()
+    let words = maps.iter().find(|map| map["metadata"]["name"] == "words")?;
+    words["data"]["word"].as_str()?.parse().ok()
 }
 
 /// Starts on a fresh data directory and ends, so that there is one to mount a disk into.
@@ -107,7 +122,7 @@ fn an_edge_whose_disk_is_full(left: u64) {
     let deadline = Instant::now() + headwater_e2e::running::WAIT;
     let status = loop {
         n += 1;
-        manifests.write_round(n, 200_000);
+        manifests.write_round(n);
         // The other node, on another disk, goes on.
         running.wait_for("the other node", |running| (word(running, "node-2")? >= n).then_some(()));
         let status = node(&running, "node-1");

@@ -1,6 +1,6 @@
-//! The source against the server in memory, by a seed: objects come, change and go, and the server
-//! restarts, stops, freezes and forgets. When it is quiet, the log has what the server has; and nothing
-//! was ever removed that had not left the server.
+//! The source against the server in memory, by a seed: objects come, change and go; the server restarts,
+//! stops, freezes, forgets and goes back to a backup; requests and watches fail. When it is quiet, the log
+//! has what the server has; and nothing was ever removed that had not left the server.
 
 mod oracle;
 
@@ -21,12 +21,7 @@ use self::oracle::{EDGE, NODES, Oracle};
 use crate::world::World;
 
 /// The seeds of a check: some seconds in all.
-const SEEDS: u64 = 20;
-
-/// The variable that lets single requests and watches fail, and the server go back to a backup. Both are
-/// left out otherwise, because a run with them does not always end well yet: now and then a change of an
-/// object does not arrive.
-const FAULTS: &str = "HEADWATER_APISERVER_FAULTS";
+const SEEDS: u64 = 40;
 
 /// Names of each kind.
 const NAMES: u64 = 5;
@@ -50,7 +45,6 @@ struct Run {
     chance: Xoshiro256PlusPlus,
     oracle: Arc<Mutex<Oracle>>,
     written: u64,
-    has_faults: bool,
 }
 
 #[test]
@@ -83,8 +77,7 @@ async fn run(seed: u64) {
     let observer = oracle.clone();
     server.observe(move |change| observer.lock().expect("no panic").observe(change));
     let chance = Xoshiro256PlusPlus::seed_from_u64(!seed);
-    let has_faults = std::env::var_os(FAULTS).is_some();
-    let mut run = Run { server: server.clone(), chance, oracle, written: 0, has_faults };
+    let mut run = Run { server: server.clone(), chance, oracle, written: 0 };
     for node in NODES {
         run.put("/api/v1/nodes", node, json!({"metadata": {"labels": {EDGE: ""}}}));
     }
@@ -151,8 +144,8 @@ impl Run {
                 self.server.set_frozen(false);
             }
             3 => self.server.compact(),
-            4 if self.has_faults => self.go_back().await,
-            5..=10 if self.has_faults => {
+            4 => self.go_back().await,
+            5..=10 => {
                 let faults = self.faults();
                 self.server.set_faults(faults);
             }
