@@ -30,6 +30,11 @@ impl RemovedUids {
         self.removed.insert((key, uid));
     }
 
+    /// Whether its source removed this, or put another object in its place.
+    pub fn contains(&self, key: &EntryKey, uid: &str) -> bool {
+        self.removed.contains(&(key.clone(), uid.to_owned()))
+    }
+
     /// An edge showed `before` and shows `after` now.
     ///
     /// # Errors
@@ -42,7 +47,7 @@ impl RemovedUids {
     ) -> Result<(), UnexpectedDeletion> {
         for (key, entry) in &before.entries {
             let is_there = after.entries.get(key).is_some_and(|after| after.uid == entry.uid);
-            if !is_there && !self.removed.contains(&(key.clone(), entry.uid.clone())) {
+            if !is_there && !self.contains(key, &entry.uid) {
                 let (stream, key, uid) = (stream.clone(), key.clone(), entry.uid.clone());
                 return Err(UnexpectedDeletion { stream, key, uid });
             }

@@ -22,9 +22,11 @@
 //! | I14 an incomplete log never makes an edge delete | [`deletion`] |
 //! | `acked <= durable <= applied <= received <= sent <= tail` | [`positions`] |
 //! | for all of them: the state of a stream | [`state`] |
+//! | what each stream should have because of a cluster | [`cluster_oracle`] |
 
 pub mod acknowledged;
 pub mod budget;
+pub mod cluster_oracle;
 pub mod convergence;
 pub mod deletion;
 pub mod durable;

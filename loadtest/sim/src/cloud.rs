@@ -6,19 +6,24 @@ use std::time::Duration;
 
 use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
-    PodRemoval, WriterTimings,
+    WriterTimings,
 };
-use headwater_event::NodeName;
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
+};
+use headwater_kubernetes::{
+    ActAs, Connection, KubernetesSettings, KubernetesSource, OfflinePolicy, SinkDependencies,
+    SinkMetrics,
 };
 use headwater_log::MemoryLog;
 use headwater_session::HubSettings;
 use headwater_store::{MemoryEngine, Survival};
 use prometheus::Registry;
+use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::cluster::{Cluster, Watch};
+use crate::cluster::Cluster;
 use crate::frame::{Frame, WallClock};
 use crate::log::SimLog;
 use crate::network::Network;
@@ -33,20 +38,32 @@ pub(crate) struct SimHub {
     pub(crate) upstream: SimLog,
     engine: Arc<MemoryEngine>,
     settings: HubSettings,
+    /// How often it started.
+    starts: u64,
     pub(crate) handle: Option<Arc<HubHandle>>,
 }
 
 /// A controller.
 pub(crate) struct SimController {
     frame: Frame,
-    nodes: Vec<NodeName>,
     cluster: Cluster,
     pub(crate) clock: WallClock,
     pub(crate) downstream: SimLog,
     pub(crate) upstream: SimLog,
     published: Arc<MemoryEngine>,
     pub(crate) picture: Arc<MemoryEngine>,
+    /// What keeps its sink from writing.
+    sink_troubles: watch::Sender<Vec<String>>,
+    /// How often it started.
+    starts: u64,
     handle: Option<ControllerHandle>,
+}
+
+/// A hub's stream of presence to a controller. Dropped, it ends.
+pub(crate) struct PresenceStream {
+    /// The starts of the two that it is between.
+    starts: [u64; 2],
+    _sending: AbortOnDropHandle<()>,
 }
 
 /// How long a process may take to start; one that takes longer is off.
@@ -63,7 +80,6 @@ impl SimHub {
         index: usize,
         network: &Network,
         logs: [&MemoryLog; 2],
-        cluster: &Cluster,
     ) -> Self {
         let who = format!("hub {index}");
         // Small bounds, so that deltas and snapshots of several parts happen.
@@ -82,9 +98,10 @@ impl SimHub {
             network: network.clone(),
             clock: frame.wall_clock(),
             downstream: SimLog::new(frame, logs[0], &who),
-            upstream: SimLog::new(frame, logs[1], &who).telling(cluster),
+            upstream: SimLog::new(frame, logs[1], &who),
             engine: Arc::default(),
             settings,
+            starts: 0,
             handle: None,
         }
     }
@@ -115,6 +132,7 @@ impl SimHub {
             Ok(handle) => {
                 let handle = Arc::new(handle);
                 self.network.listen(self.index, handle.clone());
+                self.starts += 1;
                 self.handle = Some(handle);
             }
             Err(error) => {
@@ -139,34 +157,44 @@ impl SimController {
         index: usize,
         logs: [&MemoryLog; 2],
         cluster: &Cluster,
-        nodes: &[NodeName],
     ) -> Self {
         let who = format!("controller {index}");
         Self {
             frame: frame.clone(),
-            nodes: nodes.to_vec(),
             cluster: cluster.clone(),
             clock: frame.wall_clock(),
             downstream: SimLog::new(frame, logs[0], &who),
             upstream: SimLog::new(frame, logs[1], &who),
             published: Arc::default(),
             picture: Arc::default(),
+            sink_troubles: watch::Sender::default(),
+            starts: 0,
             handle: None,
         }
     }
 
     /// Starts it, unless the log is away.
     pub(crate) async fn start(&mut self) {
-        let clock = self.clock.clone();
-        let Ok(metrics) = ControllerMetrics::new(&Registry::new()) else { return };
+        let (clock, of_sink) = (self.clock.clone(), self.clock.clone());
+        let registry = Registry::new();
+        let metrics = ControllerMetrics::new(&registry).expect("the registry is new");
+        let connection = Connection::over(self.cluster.server.clone(), "the server in memory");
+        let source = KubernetesSource::new(connection, KubernetesSettings::default());
+        let sink = source.sink(SinkDependencies {
+            act_as: ActAs::Node,
+            offline: OfflinePolicy::Keep,
+            wall_clock: Arc::new(move || of_sink.now_ms()),
+            metrics: SinkMetrics::new(&registry).expect("the registry is new"),
+            troubles: self.sink_troubles.clone(),
+        });
         let seams = ControllerDependencies {
             downstream: Arc::new(self.downstream.clone()),
             upstream: Arc::new(self.upstream.clone()),
             published: self.published.clone(),
             picture: self.picture.clone(),
-            sources: vec![Box::new(Watch(self.cluster.clone()))],
-            sink: Box::new(PodRemoval),
-            nodes: self.nodes.clone(),
+            sources: vec![Box::new(source)],
+            sink: Box::new(sink),
+            nodes: Vec::new(),
             address: None,
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: WriterTimings::default(),
@@ -180,7 +208,10 @@ impl SimController {
         let starting = Controller::start_with_uuids(seams, Arc::new(move || frame.uuid()));
         let Ok(started) = timeout(STARTS_WITHIN, starting).await else { return };
         match started {
-            Ok(handle) => self.handle = Some(handle),
+            Ok(handle) => {
+                self.starts += 1;
+                self.handle = Some(handle);
+            }
             Err(error) => self.frame.note(format_args!("controller does not start: {error}")),
         }
     }
@@ -189,9 +220,13 @@ impl SimController {
         self.handle.is_some()
     }
 
-    /// What publishing waits for.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.handle.as_ref()?.progress().borrow().trouble.clone()
+    /// What its source, its publisher and its sink wait for.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let Some(handle) = &self.handle else { return vec!["it is off".to_owned()] };
+        let of_source = format!("{:?}", handle.source_states().borrow().troubles());
+        let of_publisher = handle.progress().borrow().trouble.clone();
+        let of_sink = self.sink_troubles.borrow().clone();
+        [of_source].into_iter().chain(of_publisher).chain(of_sink).collect()
     }
 
     /// It ends at once; its disks lose what was not synced, or all.
@@ -207,6 +242,29 @@ impl SimController {
     pub(crate) fn freeze(&self, is_frozen: bool) {
         self.downstream.handle.set_frozen(is_frozen);
         self.upstream.handle.set_frozen(is_frozen);
+    }
+}
+
+impl PresenceStream {
+    /// The stream between the two: `before` where it is still that of both, `None` where one is off.
+    pub(crate) fn between(
+        hub: &SimHub,
+        controller: &SimController,
+        before: Option<Self>,
+    ) -> Option<Self> {
+        let (sender, receiver) = (hub.handle.as_ref()?, controller.handle.as_ref()?);
+        let starts = [hub.starts, controller.starts];
+        if let Some(before) = before.filter(|before| before.starts == starts) {
+            return Some(before);
+        }
+        let mut feed = sender.view().presence();
+        let link = receiver.presence().connect(&format!("hub-{}", hub.index));
+        let sending = tokio::spawn(async move {
+            loop {
+                link.receive(feed.next().await);
+            }
+        });
+        Some(Self { starts, _sending: AbortOnDropHandle::new(sending) })
     }
 }
 

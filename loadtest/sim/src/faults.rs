@@ -1,5 +1,6 @@
 //! What befalls a world, drawn by chance, one thing after the other.
 
+use headwater_apiserver::Faults;
 use headwater_event::Partition;
 use headwater_log::{MemoryLog, PartitionFault};
 use headwater_store::Survival;
@@ -11,7 +12,7 @@ use crate::world::World;
 const FAULTS: u64 = 60;
 
 /// How many kinds of them there are.
-const KINDS: u64 = 42;
+const KINDS: u64 = 47;
 
 /// How long at most passes between two of them.
 const PAUSE_MS_MAX: u64 = 1_500;
@@ -33,6 +34,8 @@ enum Ending {
     SwitchOn(usize),
     RemoveClone(usize),
     DeliverLate(usize),
+    ApiReturns,
+    ApiCalms,
 }
 
 /// The work of the world while things go wrong.
@@ -217,6 +220,20 @@ async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
                 Ending::PartitionReturns(log.handle(), partition),
             ));
         }
+        42 | 43 => {
+            frame.fault("API server restarted", "");
+            world.cluster.server.stop();
+            later.0.push((now + frame.below(5_000), Ending::ApiReturns));
+        }
+        44 => {
+            frame.fault("API server forgot its history", "");
+            world.cluster.server.compact();
+        }
+        45 | 46 => {
+            frame.fault("requests fail", "");
+            world.cluster.disturb();
+            later.0.push((now + frame.below(30_000), Ending::ApiCalms));
+        }
         39 if !world.controllers[1 - controller].is_on() => {
             frame.count("second controller");
             world.controllers[1 - controller].start().await;
@@ -276,6 +293,8 @@ async fn end(world: &mut World, mut due: Vec<(u64, Ending)>) {
             Ending::Unstall(edge, hub) => world.network.stall(edge, hub, false),
             Ending::SwitchOn(edge) if !world.edges[edge].is_on() => world.switch_on(edge),
             Ending::SwitchOn(_) => {}
+            Ending::ApiReturns => world.cluster.server.start(),
+            Ending::ApiCalms => world.cluster.server.set_faults(Faults::default()),
             Ending::RemoveClone(of) => world.remove_clone(of).await,
             Ending::DeliverLate(who) => {
                 let log = match who {

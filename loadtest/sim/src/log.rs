@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{Cursor, Partition, ReportBody};
+use headwater_event::{Cursor, Partition};
 use headwater_log::{
     Append, AppendError, AppendFault, Batch, Bounds, Description, Log, MemoryLog, ReadError,
     Reader, RecordPosition,
@@ -12,7 +11,6 @@ use headwater_log::{
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::cluster::Cluster;
 use crate::frame::Frame;
 
 /// How long a call to the log takes at most.
@@ -27,8 +25,6 @@ pub(crate) struct SimLog {
     pub(crate) handle: MemoryLog,
     frame: Frame,
     who: Arc<str>,
-    /// Pods that have terminated leave the cluster, as its API would see to.
-    cluster: Option<Cluster>,
     /// Locked, first come first served, until an append has reached the log.
     turns: Arc<Mutex<()>>,
 }
@@ -36,11 +32,7 @@ pub(crate) struct SimLog {
 impl SimLog {
     pub(crate) fn new(frame: &Frame, log: &MemoryLog, who: &str) -> Self {
         let (handle, frame, turns) = (log.handle(), frame.clone(), Arc::default());
-        Self { handle, frame, who: who.into(), cluster: None, turns }
-    }
-
-    pub(crate) fn telling(self, cluster: &Cluster) -> Self {
-        Self { cluster: Some(cluster.clone()), ..self }
+        Self { handle, frame, who: who.into(), turns }
     }
 
     /// The next append has an outcome that its writer does not learn.
@@ -75,18 +67,6 @@ impl Log for SimLog {
             let key = String::from_utf8_lossy(&append.record.key);
             let value = append.record.value.as_ref().map(blake3_short);
             self.frame.note(format_args!("{} appends {key} {value:?}", self.who));
-            if let Some(cluster) = &self.cluster {
-                let record = ReportRecord {
-                    key: append.record.key.clone(),
-                    value: append.record.value.clone(),
-                    header: append.record.header.clone(),
-                };
-                if let Ok(Some((_, report))) = decode_report(&record, None)
-                    && let ReportBody::PodTerminated { pod, uid } = report.body
-                {
-                    cluster.terminated(&pod, &uid);
-                }
-            }
         }
         let outcome = self.handle.append(appends).await;
         drop(turn);

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater_check::cluster_oracle::WantedObject;
 use headwater_check::convergence::{self, End};
 use headwater_event::{EntryKey, ResourceKey, StreamId};
 use headwater_follow::Follower;
 use headwater_store::MemoryEngine;
 use headwater_view::{PodStatusFold, Selection, StreamReader};
+use serde_json::Value;
 
 use crate::frame::lock;
 use crate::world::World;
@@ -39,7 +41,7 @@ pub(crate) async fn settle(world: &mut World) {
     }
     if let Err(differs) = differs {
         for (which, controller) in world.controllers.iter().enumerate() {
-            world.frame.note(format_args!("controller {which}: {:?}", controller.trouble()));
+            world.frame.note(format_args!("controller {which}: {:?}", controller.troubles()));
         }
         return world.frame.broken(format_args!("not converged: {differs}"));
     }
@@ -60,6 +62,7 @@ async fn heal(world: &mut World) {
     world.heal_partitions();
     world.set_clocks();
     world.network.heal();
+    world.cluster.heal();
     for index in 0..world.hubs.len() {
         world.hubs[index].downstream.handle.set_frozen(false);
         world.hubs[index].upstream.handle.set_frozen(false);
@@ -123,6 +126,10 @@ fn is_as_wanted(
     let mut found = BTreeMap::new();
     for (key, entry) in entries {
         let EntryKey::Resource(key) = key else { continue };
+        // The identity of the cluster is always there.
+        if key.kind() == "namespace" {
+            continue;
+        }
         if let Some(object) = world.cluster.object(&key)
             && *object.payload() != entry.object
         {
@@ -130,7 +137,9 @@ fn is_as_wanted(
         }
         found.insert(key, entry.uid);
     }
-    let wanted: BTreeMap<ResourceKey, String> = world.cluster.wanted(stream);
+    let wanted = world.cluster.wanted(stream).into_iter();
+    let wanted: BTreeMap<ResourceKey, String> =
+        wanted.map(|(key, object)| (key, object.uid)).collect();
     if found == wanted { Ok(()) } else { Err(format!("{stream}: {found:?}, wanted {wanted:?}")) }
 }
 
@@ -140,7 +149,8 @@ fn statuses_are_newest(world: &World, edge: &crate::edge::SimEdge) -> Result<(),
     let machine = lock(&edge.machine);
     let wanted = world.cluster.wanted(&StreamId::node(node));
     let pods = wanted.iter().filter(|(key, _)| key.kind() == "pod");
-    for (key, uid) in pods {
+    let shown = world.cluster.statuses();
+    for (key, WantedObject { uid, .. }) in pods {
         let Some((of, status)) = machine.reported.get(key) else {
             return Err(format!("node {node} has reported nothing of {key}"));
         };
@@ -154,6 +164,15 @@ fn statuses_are_newest(world: &World, edge: &crate::edge::SimEdge) -> Result<(),
             if found.as_ref() != Some(&expected) {
                 return Err(format!(
                     "I2 controller {which} shows of {key} at {node} {found:?}, reported was {expected:?}"
+                ));
+            }
+        }
+        let reported: Value = serde_json::from_str(status).map_err(|error| error.to_string())?;
+        for field in ["phase", "message"] {
+            let found = shown.get(key).map(|shown| &shown[field]);
+            if found != Some(&reported[field]) {
+                return Err(format!(
+                    "the API shows {field} {found:?} of {key}, reported was {status}"
                 ));
             }
         }

@@ -17,7 +17,7 @@ use headwater_edged::plan::{
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
 use headwater_edged::worker_set::{self, WorkerChange};
 use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
-use headwater_object::Object;
+use headwater_object::{OBJECT_TYPES, Object};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
@@ -148,7 +148,10 @@ impl<M: Meta> Worker<M> {
     /// I8: the worker receives only what is durable.
     fn check_there(&self, key: &ResourceKey, uid: &str, object: &[u8]) {
         // The local API has put the resource version back.
-        let object = Object::from_json(object).expect("what was published is an object");
+        let value = serde_json::from_slice(object).expect("what was published is JSON");
+        let object_type = OBJECT_TYPES.iter().find(|one| one.name == key.kind());
+        let object_type = object_type.expect("what was published has a type");
+        let object = Object::of_cluster(object_type, value).expect("it is an object");
         let hash = ObjectHash::of(object.payload());
         let seen = (EntryKey::from(key.clone()), uid.to_owned(), hash.0);
         let mut auditor = lock(&self.auditor);
@@ -290,8 +293,7 @@ impl<M: Meta> Worker<M> {
             }
         }
         let up = running.containers.values().any(|container| container.run == Run::Running);
-        let status =
-            json!({"phase": if up { "Running" } else { "Pending" }, "begun": running.begun});
+        let status = json!({"phase": if up { "Running" } else { "Pending" }, "message": running.begun.to_string()});
         let has_asked = running.has_asked;
         lock(&self.machine).pods.insert(uid.clone(), running);
         if pod.is_none() {

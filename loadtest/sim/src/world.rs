@@ -14,7 +14,7 @@ use headwater_view::PodStatusFold;
 use tokio::time::sleep;
 
 use crate::audit::Auditor;
-use crate::cloud::{SimController, SimHub, address};
+use crate::cloud::{PresenceStream, SimController, SimHub, address};
 use crate::cluster::Cluster;
 use crate::disk::Durable;
 use crate::edge::SimEdge;
@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) edges: Vec<SimEdge>,
     pub(crate) auditor: Arc<Mutex<Auditor>>,
     inspector: Arc<Inspector>,
+    /// Each hub's stream to each controller.
+    presence: BTreeMap<(usize, usize), PresenceStream>,
     monotonic: Vec<Monotonic>,
     /// How many writes each controller's picture had seen at the last look.
     pictured: Vec<Option<u64>>,
@@ -88,10 +90,9 @@ impl World {
         });
         let network = Network::new(&frame, inspector.clone());
         let logs = [&downstream, &upstream];
-        let hubs: Vec<_> =
-            (0..HUBS).map(|n| SimHub::new(&frame, n, &network, logs, &cluster)).collect();
+        let hubs: Vec<_> = (0..HUBS).map(|n| SimHub::new(&frame, n, &network, logs)).collect();
         let controllers: Vec<_> =
-            (0..2).map(|n| SimController::new(&frame, n, logs, &cluster, &nodes)).collect();
+            (0..2).map(|n| SimController::new(&frame, n, logs, &cluster)).collect();
         let addresses: Vec<_> = (0..HUBS).map(address).collect();
         let edges = nodes.iter().enumerate();
         let edges =
@@ -111,6 +112,7 @@ impl World {
             edges,
             auditor,
             inspector,
+            presence: BTreeMap::new(),
             monotonic: vec![Monotonic::default(), Monotonic::default()],
             pictured: vec![None, None],
             settled: BTreeMap::new(),
@@ -139,8 +141,21 @@ impl World {
             self.upstream.set_clock(now);
             let rest = until - self.frame.now_ms();
             let step = if ms > 10_000 { 5_000 } else { 1 + self.frame.below(200) };
+            self.open_presence();
             sleep(MOMENT * u32::try_from(rest.min(step)).unwrap_or(1)).await;
             self.look();
+        }
+    }
+
+    /// Each hub that is on sends each controller that is on the presence of its nodes.
+    fn open_presence(&mut self) {
+        for (h, hub) in self.hubs.iter().enumerate() {
+            for (c, controller) in self.controllers.iter().enumerate() {
+                let before = self.presence.remove(&(h, c));
+                if let Some(stream) = PresenceStream::between(hub, controller, before) {
+                    self.presence.insert((h, c), stream);
+                }
+            }
         }
     }
 

@@ -11,7 +11,7 @@
 mod node;
 mod pod;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{NodeName, ResourceKey};
@@ -53,7 +53,7 @@ pub(crate) struct ViewObjects {
     pod_list: u32,
     has_listed_nodes: bool,
     /// What changed since a reader asked; `None`: there is no reader.
-    changed: Option<HashSet<ObjectId>>,
+    changed: Option<BTreeSet<ObjectId>>,
 }
 
 impl ClusterView {
@@ -91,7 +91,7 @@ impl ClusterView {
 
     /// Begins to collect changes. What there is by now is no change.
     pub(crate) fn subscribe(&self) {
-        self.lock().changed = Some(HashSet::new());
+        self.lock().changed = Some(BTreeSet::new());
     }
 
     /// Waits until something may have changed. Cancel-safe.
@@ -99,8 +99,8 @@ impl ClusterView {
         self.0.changed.notified().await;
     }
 
-    /// What changed since the last call.
-    pub(crate) fn take_changes(&self) -> HashSet<ObjectId> {
+    /// What changed since the last call, in order, so that a run in a simulation is the same again.
+    pub(crate) fn take_changes(&self) -> BTreeSet<ObjectId> {
         self.lock().changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
         assert_eq!(digest(&view, "b"), None);
         let changed = [ObjectId::Node("gw".parse().expect("a name")), ObjectId::Pod(key("a"))];
-        assert_eq!(view.take_changes(), HashSet::from(changed));
+        assert_eq!(view.take_changes(), BTreeSet::from(changed));
         view.step(Kind::Pod, &Step::Delete(pod("a", "gw", "another", 4, "")));
         assert!(digest(&view, "a").is_some(), "another pod of its name was deleted");
         view.step(Kind::Node, &Step::Delete(node("gw")));

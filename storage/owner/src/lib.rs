@@ -16,4 +16,4 @@ mod owner_thread;
 mod task;
 
 pub use owner_thread::{OwnerPanicked, OwnerThread};
-pub use task::spawn_owner;
+pub use task::{run_blocking, spawn_owner};

@@ -1,7 +1,7 @@
 //! An owner that needs the runtime.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Runs `owner` until it ends or `stop` is cancelled, on a thread of the runtime's blocking pool.
@@ -24,6 +24,24 @@ pub fn spawn_owner(
     tokio::task::spawn_blocking(move || {
         let _ = runtime.block_on(stop.run_until_cancelled(owner));
     })
+}
+
+/// Runs `work`, which blocks, on a thread of the runtime's blocking pool.
+///
+/// On a single-threaded runtime it runs at once, for the reason that [`spawn_owner`] gives.
+///
+/// # Errors
+/// When `work` panics on its thread.
+///
+/// # Panics
+/// Outside of a Tokio runtime.
+pub async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await
 }
 
 #[cfg(test)]

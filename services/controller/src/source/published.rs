@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::payload::set_resource_version;
+use headwater_owner::run_blocking;
 use headwater_store::EngineError;
 use serde_json::Value;
 
@@ -74,7 +75,7 @@ pub async fn read_published<T: Send + 'static>(
     published: Arc<dyn PublishedReader>,
     read: impl FnOnce(&dyn PublishedReader) -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, SourceError> {
-    let reading = tokio::task::spawn_blocking(move || read(&*published)).await;
+    let reading = run_blocking(move || read(&*published)).await;
     let read = reading.map_err(|error| SourceError::task_ended("restore", error))?;
     read.map_err(SourceError::published_unreadable)
 }

@@ -1,7 +1,7 @@
 //! Which object is compared next: the latest first, one request an object at a time, a bounded number of
 //! requests on their way, and a bounded number of them about one node, so that no node delays others.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use headwater_event::NodeName;
 
@@ -31,7 +31,7 @@ pub(crate) struct Queue {
     in_flight: HashMap<ObjectId, NodeName>,
     of_node: HashMap<NodeName, usize>,
     /// The objects whose nodes have enough requests on their way.
-    parked: HashMap<NodeName, HashSet<ObjectId>>,
+    parked: HashMap<NodeName, BTreeSet<ObjectId>>,
 }
 
 impl Queue {
@@ -120,7 +120,7 @@ impl Queue {
     pub(crate) fn len(&self) -> usize {
         self.ready.len()
             + self.in_flight.len()
-            + self.parked.values().map(HashSet::len).sum::<usize>()
+            + self.parked.values().map(BTreeSet::len).sum::<usize>()
     }
 
     fn stop_waiting(&mut self, id: &ObjectId) {
@@ -132,6 +132,8 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn id(name: impl std::fmt::Display) -> ObjectId {

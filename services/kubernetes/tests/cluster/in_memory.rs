@@ -2,14 +2,14 @@
 //! stops, freezes, forgets and goes back to a backup; requests and watches fail. When it is quiet, the log
 //! has what the server has; and nothing was ever removed that had not left the server.
 
-mod oracle;
-
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use headwater_apiserver::{ApiServer, Faults};
+use headwater_check::cluster_oracle::{ClusterOracle, EDGE_LABEL, Wanted, WantedObject};
+use headwater_event::{EntryKey, ResourceKey};
 use headwater_kubernetes::{Connection, KubernetesSettings};
 use http::Method;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -17,11 +17,13 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use self::oracle::{EDGE, NODES, Oracle};
 use crate::world::World;
 
 /// The seeds of a check: some seconds in all.
 const SEEDS: u64 = 40;
+
+/// The nodes of a run.
+const NODES: [&str; 2] = ["gw-0", "gw-1"];
 
 /// Names of each kind.
 const NAMES: u64 = 5;
@@ -43,7 +45,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(100);
 struct Run {
     server: ApiServer,
     chance: Xoshiro256PlusPlus,
-    oracle: Arc<Mutex<Oracle>>,
+    oracle: Arc<Mutex<ClusterOracle>>,
     written: u64,
 }
 
@@ -73,13 +75,19 @@ async fn run(seed: u64) {
     let clock = move || 1_700_000_000_000 + i64::try_from(began.elapsed().as_millis()).unwrap_or(0);
     let mut of_server = Xoshiro256PlusPlus::seed_from_u64(seed);
     let server = ApiServer::new(clock, move || of_server.next_u64());
-    let oracle = Arc::new(Mutex::new(Oracle::default()));
+    let nodes = NODES.map(|node| node.parse().expect("a name"));
+    let oracle = Arc::new(Mutex::new(ClusterOracle::new(nodes)));
     let observer = oracle.clone();
-    server.observe(move |change| observer.lock().expect("no panic").observe(change));
+    server.observe(move |change| {
+        let now_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (place, before) = (&change.place, change.before.as_deref());
+        let mut oracle = observer.lock().expect("no panic");
+        oracle.observe(now_ms, place.plural, &place.path, before, change.after.as_ref());
+    });
     let chance = Xoshiro256PlusPlus::seed_from_u64(!seed);
     let mut run = Run { server: server.clone(), chance, oracle, written: 0 };
     for node in NODES {
-        run.put("/api/v1/nodes", node, json!({"metadata": {"labels": {EDGE: ""}}}));
+        run.put("/api/v1/nodes", node, json!({"metadata": {"labels": {EDGE_LABEL: ""}}}));
     }
     for _ in 0..20 {
         run.change();
@@ -113,10 +121,10 @@ async fn run(seed: u64) {
     let oracle = run.oracle.lock().expect("no panic");
     for (stream, key, uid) in removed {
         // What pods name leaves with the last of them that the source knows, and comes back with another.
-        let is_named = ["/configmap/", "/secret/"].iter().any(|kind| key.contains(kind));
-        let is_reserved = is_named || key.starts_with('!');
+        let kind = EntryKey::resource(&key).map(ResourceKey::kind);
+        let is_checked = kind.is_some_and(|kind| !matches!(kind, "configmap" | "secret"));
         assert!(
-            is_reserved || oracle.has_left(&stream, &key, &uid),
+            !is_checked || oracle.left(&stream).contains(&key, &uid),
             "{stream}: {key} {uid} was removed, it is there"
         );
     }
@@ -229,7 +237,7 @@ impl Run {
             }
             6 => {
                 let value = if other < 2 { Value::Null } else { "".into() };
-                let label = json!({"metadata": {"labels": {EDGE: value}}});
+                let label = json!({"metadata": {"labels": {EDGE_LABEL: value}}});
                 self.server.request(Method::PATCH, &format!("/api/v1/nodes/{node}"), Some(&label));
             }
             7 => self.put(&format!("{core}/configmaps"), &name("o", n), json!({})),
@@ -279,16 +287,16 @@ impl Run {
 
     /// What the log has otherwise than the server.
     async fn difference(&self, world: &World) -> Option<String> {
-        let wanted = self.oracle.lock().expect("no panic").wanted();
+        let wanted = self.oracle.lock().expect("no panic").wanted().clone();
         for (stream, wanted) in wanted {
             let found = world.objects(&stream).await;
             let found = found.into_iter().map(|(key, (uid, object))| {
                 let mark = object["metadata"]["annotations"]["n"].as_str().unwrap_or_default();
-                (key, (uid, mark.to_owned()))
+                let key: ResourceKey = key.parse().expect("a key");
+                (key, WantedObject { uid, mark: mark.to_owned() })
             });
             // The identity of the cluster is always there.
-            let found: oracle::Wanted =
-                found.filter(|(key, _)| !key.starts_with("null/namespace/")).collect();
+            let found: Wanted = found.filter(|(key, _)| key.kind() != "namespace").collect();
             if found != wanted {
                 return Some(format!("{stream} has {found:#?}, not {wanted:#?}"));
             }

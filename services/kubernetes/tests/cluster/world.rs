@@ -306,12 +306,11 @@ impl World {
     }
 
     /// The removals in the log so far: stream, key and UID.
-    pub(crate) async fn removed(&self) -> Vec<(StreamId, String, String)> {
+    pub(crate) async fn removed(&self) -> Vec<(StreamId, EntryKey, String)> {
         let (events, _) = self.read().await;
         let removed = |event: Envelope| match &event.event {
             Event::Removed(removed) => {
-                let key = removed.key.to_string();
-                Some((event.stream.clone(), key, removed.uid.clone()))
+                Some((event.stream.clone(), removed.key.clone(), removed.uid.clone()))
             }
             _ => None,
         };
