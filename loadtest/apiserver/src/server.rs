@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::api::{Answer, Api, Surroundings};
 use crate::chance::Chance;
@@ -24,8 +26,9 @@ pub struct ApiServer(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    /// Raised after each change of the state, so that watches look again.
-    turns: watch::Sender<u64>,
+    /// Notified after each change of the state, so that watches look again. They wake in the order in which
+    /// they began to wait, so that a run in a simulation is the same again.
+    turns: Notify,
 }
 
 /// What is called with each change.
@@ -70,7 +73,7 @@ impl ApiServer {
             observer: None,
             observed,
         };
-        Self(Arc::new(Inner { state: Mutex::new(state), turns: watch::Sender::new(0) }))
+        Self(Arc::new(Inner { state: Mutex::new(state), turns: Notify::new() }))
     }
 
     /// Calls `observer` with each change of an object, in order, before any client sees it. It must not
@@ -184,12 +187,15 @@ impl ApiServer {
             state.observe();
             result
         };
-        self.0.turns.send_modify(|turns| *turns += 1);
+        self.0.turns.notify_waiters();
         result
     }
 
-    pub(crate) fn turns(&self) -> watch::Receiver<u64> {
-        self.0.turns.subscribe()
+    /// The next change of the state after this call.
+    pub(crate) fn turn(&self) -> Pin<Box<Notified<'_>>> {
+        let mut turn = Box::pin(self.0.turns.notified());
+        turn.as_mut().enable();
+        turn
     }
 }
 

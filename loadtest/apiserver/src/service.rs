@@ -94,8 +94,8 @@ impl ApiServer {
 
     /// Returns once the server answers; an error where it ended meanwhile.
     async fn wait_while_frozen(&self, starts: u64) -> Result<(), ConnectionError> {
-        let mut turns = self.turns();
         loop {
+            let turn = self.turn();
             {
                 let state = self.lock();
                 if !state.is_up || state.starts != starts {
@@ -105,7 +105,7 @@ impl ApiServer {
                     return Ok(());
                 }
             }
-            turns.changed().await.map_err(|_| ConnectionError::Reset)?;
+            turn.await;
         }
     }
 

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::server::ApiServer;
@@ -25,7 +24,6 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// A watch on its way.
 struct OpenWatch {
     server: ApiServer,
-    turns: watch::Receiver<u64>,
     start: WatchStart,
     /// The start of the server that it is a watch of.
     starts: u64,
@@ -56,7 +54,6 @@ pub(crate) fn watch_body(server: ApiServer, mut start: WatchStart, starts: u64) 
     );
     let now = Instant::now();
     let open = OpenWatch {
-        turns: server.turns(),
         server,
         starts,
         version: start.version,
@@ -88,7 +85,8 @@ impl OpenWatch {
             if self.is_over {
                 return None;
             }
-            self.turns.borrow_and_update();
+            let server = self.server.clone();
+            let turn = server.turn();
             match self.look() {
                 WatchLook::Reset => {
                     self.is_over = true;
@@ -100,9 +98,9 @@ impl OpenWatch {
                 }
                 WatchLook::Frozen => {
                     // Not even its end comes.
-                    let _ = self.turns.changed().await;
+                    turn.await;
                 }
-                WatchLook::Nothing => self.wait().await,
+                WatchLook::Nothing => self.wait(turn).await,
             }
         }
     }
@@ -149,10 +147,10 @@ impl OpenWatch {
     }
 
     /// Waits for a turn of the server, a bookmark's time or the end.
-    async fn wait(&mut self) {
+    async fn wait(&mut self, turn: impl Future<Output = ()>) {
         tokio::select! {
             biased;
-            changed = self.turns.changed() => self.is_over = changed.is_err(),
+            () = turn => {}
             () = sleep_until(self.ends_at) => self.is_over = true,
             () = sleep_until(self.bookmark_at), if self.start.takes_bookmarks => {
                 let version = self.server.lock().api.store.version();

@@ -134,24 +134,28 @@ impl SinkRun {
         self.view.subscribe();
         loop {
             self.take_role();
+            self.take_view_changes();
             self.renew();
             self.write();
             let wake = self.next_wake();
             tokio::select! {
-                Some(end) = self.calls.join_next() => self.end_call(end),
-                Some(done) = self.renewals.join_next() => self.end_renewal(done),
+                // In this order, so that a run in a simulation is the same again. What is rare comes first, so
+                // that no stream of changes keeps it waiting.
+                biased;
                 _ = ticks.tick() => {
                     self.look_at_presence();
                     self.show();
                 }
-                () = self.view.changed() => self.take_view_changes(),
+                changed = self.progress.changed() => if changed.is_err() {
+                    return;
+                },
+                Some(done) = self.renewals.join_next() => self.end_renewal(done),
+                Some(end) = self.calls.join_next() => self.end_call(end),
                 change = next_change(&mut self.changes) => match change {
                     Some(change) => self.take_picture_change(change),
                     None => return,
                 },
-                changed = self.progress.changed() => if changed.is_err() {
-                    return;
-                },
+                () = self.view.changed() => {}
                 () = sleep_until(wake) => {}
             }
         }
