@@ -83,6 +83,9 @@ impl ClusterOracle {
         if let Some(before) = before.filter(|_| plural == "pods") {
             self.release_named(before);
         }
+        if let Some(after) = after {
+            self.note_late_release(plural, path, after);
+        }
         self.update_wanted();
     }
 
@@ -116,6 +119,25 @@ impl ClusterOracle {
                 let uid = uid(object);
                 self.note_left(&stream, key, uid);
             }
+        }
+    }
+
+    /// Notes that an object may come to a stream that has no use for its key any more, and leave it again: a
+    /// source may receive it before the end of the pod that named it.
+    fn note_late_release(&mut self, plural: &str, path: &str, object: &Value) {
+        let kind = match plural {
+            "configmaps" => "configmap",
+            "secrets" => "secret",
+            _ => return,
+        };
+        let key = key(Some("default"), kind, name_of(path));
+        let released = self
+            .released
+            .iter()
+            .filter(|((_, of), at)| *of == key && self.now_ms < **at + BEHIND_MS);
+        let streams: Vec<StreamId> = released.map(|((stream, _), _)| stream.clone()).collect();
+        for stream in streams {
+            self.note_left(&stream, key.clone(), uid(object));
         }
     }
 
