@@ -86,6 +86,11 @@ impl ClusterOracle {
         if let Some(after) = after {
             self.note_late_release(plural, path, after);
         }
+        if let Some(before) =
+            before.filter(|before| after.is_none_or(|after| uid(after) != uid(before)))
+        {
+            self.note_end(plural, path, before);
+        }
         self.update_wanted();
     }
 
@@ -125,17 +130,24 @@ impl ClusterOracle {
     /// Notes that an object may come to a stream that has no use for its key any more, and leave it again: a
     /// source may receive it before the end of the pod that named it.
     fn note_late_release(&mut self, plural: &str, path: &str, object: &Value) {
-        let kind = match plural {
-            "configmaps" => "configmap",
-            "secrets" => "secret",
-            _ => return,
-        };
+        let Some(kind) = named_kind(plural) else { return };
         let key = key(Some("default"), kind, name_of(path));
         let released = self
             .released
             .iter()
             .filter(|((_, of), at)| *of == key && self.now_ms < **at + BEHIND_MS);
         let streams: Vec<StreamId> = released.map(|((stream, _), _)| stream.clone()).collect();
+        for stream in streams {
+            self.note_left(&stream, key.clone(), uid(object));
+        }
+    }
+
+    /// Notes that an object which is gone may still come to a stream, and leave it: a source may receive its
+    /// end late.
+    fn note_end(&mut self, plural: &str, path: &str, object: &Value) {
+        let Some(kind) = named_kind(plural) else { return };
+        let key = key(Some("default"), kind, name_of(path));
+        let streams: Vec<StreamId> = self.wanted.keys().cloned().collect();
         for stream in streams {
             self.note_left(&stream, key.clone(), uid(object));
         }
@@ -222,6 +234,15 @@ fn has(wanted: &Wanted, key: &ResourceKey, object: &WantedObject) -> bool {
 
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The type in keys of a resource that pods name.
+fn named_kind(plural: &str) -> Option<&'static str> {
+    match plural {
+        "configmaps" => Some("configmap"),
+        "secrets" => Some("secret"),
+        _ => None,
+    }
 }
 
 fn stream_of_pod(pod: &Value) -> Option<StreamId> {

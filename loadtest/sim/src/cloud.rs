@@ -8,6 +8,7 @@ use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
     WriterTimings,
 };
+use headwater_event::WriterEpoch;
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
 };
@@ -46,6 +47,7 @@ pub(crate) struct SimHub {
 /// A controller.
 pub(crate) struct SimController {
     frame: Frame,
+    index: usize,
     cluster: Cluster,
     pub(crate) clock: WallClock,
     pub(crate) downstream: SimLog,
@@ -61,8 +63,8 @@ pub(crate) struct SimController {
 
 /// A hub's stream of presence to a controller. Dropped, it ends.
 pub(crate) struct PresenceStream {
-    /// The starts of the two that it is between.
-    starts: [u64; 2],
+    /// The start of the hub; the index of the controller, and its start.
+    ends: (u64, usize, u64),
     _sending: AbortOnDropHandle<()>,
 }
 
@@ -161,6 +163,7 @@ impl SimController {
         let who = format!("controller {index}");
         Self {
             frame: frame.clone(),
+            index,
             cluster: cluster.clone(),
             clock: frame.wall_clock(),
             downstream: SimLog::new(frame, logs[0], &who),
@@ -220,6 +223,11 @@ impl SimController {
         self.handle.is_some()
     }
 
+    /// The epoch of its last claim, if it is on.
+    pub(crate) fn epoch(&self) -> Option<WriterEpoch> {
+        Some(self.handle.as_ref()?.progress().borrow().epoch)
+    }
+
     /// What its source, its publisher and its sink wait for.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let Some(handle) = &self.handle else { return vec!["it is off".to_owned()] };
@@ -253,8 +261,8 @@ impl PresenceStream {
         before: Option<Self>,
     ) -> Option<Self> {
         let (sender, receiver) = (hub.handle.as_ref()?, controller.handle.as_ref()?);
-        let starts = [hub.starts, controller.starts];
-        if let Some(before) = before.filter(|before| before.starts == starts) {
+        let ends = (hub.starts, controller.index, controller.starts);
+        if let Some(before) = before.filter(|before| before.ends == ends) {
             return Some(before);
         }
         let mut feed = sender.view().presence();
@@ -264,7 +272,7 @@ impl PresenceStream {
                 link.receive(feed.next().await);
             }
         });
-        Some(Self { starts, _sending: AbortOnDropHandle::new(sending) })
+        Some(Self { ends, _sending: AbortOnDropHandle::new(sending) })
     }
 }
 

@@ -45,8 +45,8 @@ pub(crate) struct World {
     pub(crate) edges: Vec<SimEdge>,
     pub(crate) auditor: Arc<Mutex<Auditor>>,
     inspector: Arc<Inspector>,
-    /// Each hub's stream to each controller.
-    presence: BTreeMap<(usize, usize), PresenceStream>,
+    /// The stream of each hub to a controller.
+    presence: Vec<Option<PresenceStream>>,
     monotonic: Vec<Monotonic>,
     /// How many writes each controller's picture had seen at the last look.
     pictured: Vec<Option<u64>>,
@@ -112,7 +112,7 @@ impl World {
             edges,
             auditor,
             inspector,
-            presence: BTreeMap::new(),
+            presence: (0..HUBS).map(|_| None).collect(),
             monotonic: vec![Monotonic::default(), Monotonic::default()],
             pictured: vec![None, None],
             settled: BTreeMap::new(),
@@ -147,15 +147,13 @@ impl World {
         }
     }
 
-    /// Each hub that is on sends each controller that is on the presence of its nodes.
+    /// Each hub sends the presence of its nodes to the controller that claimed last.
     fn open_presence(&mut self) {
-        for (h, hub) in self.hubs.iter().enumerate() {
-            for (c, controller) in self.controllers.iter().enumerate() {
-                let before = self.presence.remove(&(h, c));
-                if let Some(stream) = PresenceStream::between(hub, controller, before) {
-                    self.presence.insert((h, c), stream);
-                }
-            }
+        let on = self.controllers.iter().filter(|controller| controller.is_on());
+        let writer = on.max_by_key(|controller| controller.epoch());
+        for (hub, stream) in self.hubs.iter().zip(&mut self.presence) {
+            let before = stream.take();
+            *stream = writer.and_then(|writer| PresenceStream::between(hub, writer, before));
         }
     }
 
