@@ -68,7 +68,8 @@ impl Cluster {
         }
     }
 
-    /// What befalls requests and watches: nothing that keeps a controller longer than its back-off.
+    /// What befalls requests and watches. A watch that hangs is noticed after a minute: until then a
+    /// controller knows less than another.
     pub(crate) fn disturb(&self) {
         self.server.set_faults(Faults {
             way_ms_max: self.frame.below(50),
@@ -79,6 +80,7 @@ impl Cluster {
             store_timeout: 20,
             expired: 20,
             watch_ends: 50,
+            watch_hangs: 100,
             event_ms_max: self.frame.below(200),
             ..Faults::default()
         });

@@ -3,8 +3,8 @@
 //! Two controllers, two hubs, three edges and their pod workers run as tasks of one Tokio runtime
 //! of one thread whose clock is paused while a task has work. The processes are real; their
 //! environment is simulated: the logs (the memory twin), the disks (the memory
-//! engine), the network, the cluster, the machines that pods run on, the clocks and all chance.
-//! So a seed is a whole run, and the same seed is the same run, byte for byte of its trace.
+//! engine), the network, the API server (`headwater-apiserver`), the machines that pods run on, the
+//! clocks and all chance. So a seed is a whole run, and the same seed is the same run, byte for byte of its trace.
 //!
 //! A run first lets faults strike while invariants are checked, then stops them: everything must
 //! converge. A run that fails prints how to run it again:

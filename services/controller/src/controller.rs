@@ -156,7 +156,7 @@ impl Controller {
             source_states: source_states.clone(),
             source_open: events.clone(),
             uid_assignments,
-            deciding_sources: sources.deciding(),
+            answering_sources: sources.answering(),
             role,
             notices: notices_sender,
             commands: commands_receiver,

@@ -63,5 +63,6 @@ pub use sink::{ObjectRemovals, PodRemoval, Sink, SinkContext};
 pub use source::{
     Cause, KnownObjects, Notice, NoticeKind, PublishedObject, PublishedObjects, PublishedReader,
     Source, SourceContext, SourceError, SourceEvent, SourceEventSender, SourceKind, SourcePart,
-    SourceState, SourceStateSender, SourceStates, UidAssignment, Wanted, read_published,
+    SourceState, SourceStateSender, SourceStates, UidAssignment, Wanted, WriterRole,
+    read_published,
 };

@@ -141,7 +141,7 @@ pub(crate) struct PublisherDependencies {
     /// How the sources assign UIDs.
     pub(crate) uid_assignments: Vec<Arc<dyn UidAssignment>>,
     /// How many sources decide by what is published.
-    pub(crate) deciding_sources: usize,
+    pub(crate) answering_sources: usize,
     /// Gets the role of this controller.
     pub(crate) role: watch::Sender<WriterRole>,
     /// Gets the notices of the sources.
@@ -180,7 +180,9 @@ pub(crate) struct Publisher {
     group_events: usize,
     shares_objects: bool,
     sources: SourceHealth,
-    deciding_sources: usize,
+    answering_sources: usize,
+    /// Whether another controller wrote while this one waited to claim the log.
+    heard_another: bool,
     role: watch::Sender<WriterRole>,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
@@ -223,7 +225,8 @@ impl Publisher {
             group_events: dependencies.group_events,
             shares_objects: dependencies.shares_objects,
             sources: SourceHealth::new(dependencies.source_states),
-            deciding_sources: dependencies.deciding_sources,
+            answering_sources: dependencies.answering_sources,
+            heard_another: false,
             role: dependencies.role,
             _source_open: dependencies.source_open,
             commands: dependencies.commands,

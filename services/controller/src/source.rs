@@ -127,9 +127,10 @@ pub trait Source: Send {
         false
     }
 
-    /// Whether this source decides by what is published, as one that unfolds workloads. At a takeover
-    /// the controller waits for [`SourceEvent::TakenOver`] from it.
-    fn decides_by_published(&self) -> bool {
+    /// Whether the controller waits at a takeover for [`SourceEvent::TakenOver`] from this source: one that
+    /// unfolds workloads decides anew by what is published, and one that follows another system may be
+    /// behind what the controller before has seen there.
+    fn answers_takeover(&self) -> bool {
         false
     }
 

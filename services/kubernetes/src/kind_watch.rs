@@ -1,4 +1,8 @@
 //! The requests of one kind's [`Reflector`], and what comes of them.
+//!
+//! A watch that is silent may have nothing to send, or may be behind. When the source has to know, the kind
+//! **catches up**: an empty list gives the version that the API has now, and a short watch sends a bookmark
+//! soon. The watch has caught up once it is at that version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +35,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The pause after a refusal, which lasts until a person acts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
+/// The length of a watch that catches up, in seconds. A server sends a bookmark 2 s before the end of a watch
+/// (kube-apiserver, `cacheWatcher`).
+const CATCH_UP_SECONDS: u32 = 3;
+
+/// A name that no object has.
+const NO_NAME: &str = "headwater.catches.up";
+
 /// A watch that ends sooner by itself is followed by a pause of that length.
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
@@ -61,11 +72,25 @@ pub(crate) enum KindNews {
         /// When the request is repeated.
         pause: Duration,
     },
+    /// Its watch has caught up: everything was sent that the API had when that was asked for.
+    CaughtUp {
+        /// As asked.
+        epoch: u64,
+    },
     /// A server of another cluster answers.
     OtherCluster {
         /// Its identity.
         found: String,
     },
+}
+
+/// What the source orders a kind to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KindOrders {
+    /// How often everything is to be listed anew; changes with each time.
+    pub(crate) relists: u64,
+    /// The epoch of the last takeover in which the kind is to catch up; 0 before the first.
+    pub(crate) takeover: u64,
 }
 
 /// The list and the watch of a kind.
@@ -76,10 +101,12 @@ pub(crate) struct KindWatch {
     /// The identity of the cluster.
     pub(crate) cluster: Arc<str>,
     pub(crate) messages: mpsc::Sender<KindMessage>,
-    /// How often everything is to be listed anew; changes with each time.
-    pub(crate) relists: watch::Receiver<u64>,
-    /// How many of these times have begun.
-    pub(crate) begun: u64,
+    /// What the source orders.
+    pub(crate) orders: watch::Receiver<KindOrders>,
+    /// The orders that have begun.
+    pub(crate) begun: KindOrders,
+    /// The epoch in which it has not caught up.
+    pub(crate) behind: Option<u64>,
 }
 
 /// The receiver of the messages is gone: the source ends.
@@ -107,14 +134,14 @@ impl KindWatch {
     /// Lists and watches until the receiver of the messages is gone.
     pub(crate) async fn run(mut self) {
         let mut reflector = Reflector::new();
-        let mut relists = self.relists.clone();
+        let mut orders = self.orders.clone();
         let mut pause = PAUSE_MIN;
         loop {
             let turn = tokio::select! {
                 biased;
-                Ok(()) = relists.changed() => {
-                    self.begun = *relists.borrow_and_update();
-                    reflector.relist();
+                Ok(()) = orders.changed() => {
+                    // A watch may hang; another one begins.
+                    self.begin(*orders.borrow_and_update(), &mut reflector);
                     continue;
                 }
                 turn = self.turn(&mut reflector) => turn,
@@ -129,6 +156,19 @@ impl KindWatch {
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
+        }
+    }
+
+    /// Begins what the source orders.
+    fn begin(&mut self, orders: KindOrders, reflector: &mut Reflector) {
+        let before = std::mem::replace(&mut self.begun, orders);
+        let is_relist = orders.relists != before.relists;
+        if is_relist {
+            reflector.relist();
+        }
+        // What was sent of a lost history counts for nothing.
+        if orders.takeover != before.takeover || (is_relist && orders.takeover > 0) {
+            self.behind = Some(orders.takeover);
         }
     }
 
@@ -160,8 +200,14 @@ impl KindWatch {
 
     async fn watch(&mut self, reflector: &mut Reflector, version: &str) -> Result<(), Setback> {
         let began = Instant::now();
-        let request =
-            request::watch(self.kind, &self.selection, version).map_err(RequestError::from)?;
+        let present = match self.behind {
+            Some(_) => self.present_version().await?,
+            None => None,
+        };
+        self.check_caught_up(version, present).await?;
+        let seconds = if self.behind.is_some() { CATCH_UP_SECONDS } else { WATCH_SECONDS };
+        let request = request::watch(self.kind, &self.selection, version, seconds)
+            .map_err(RequestError::from)?;
         let opening = self.connection.client.request_events::<RawObject>(request);
         let events = timeout(ANSWER_WITHIN, opening).await;
         let events = events.map_err(|_| RequestError::Silent(ANSWER_WITHIN))?;
@@ -190,9 +236,39 @@ impl KindWatch {
             if let Some(step) = reflector.take_event(event).map_err(RequestError::from)? {
                 self.say(KindNews::Step(step)).await?;
             }
+            if let (Some(_), NextRequest::Watch { version }) = (self.behind, reflector.next()) {
+                self.check_caught_up(version, present).await?;
+            }
         }
         if began.elapsed() < WATCH_MIN {
             sleep(WATCH_MIN).await;
+        }
+        Ok(())
+    }
+
+    /// The version that the API has now, if that is a number. An empty list makes the server's cache of the
+    /// kind reach it, too.
+    async fn present_version(&self) -> Result<Option<u64>, Setback> {
+        let nothing = Selection::with_field("metadata.name", NO_NAME);
+        let request = request::list(self.kind, &nothing).map_err(RequestError::from)?;
+        let answer = timeout(ANSWER_WITHIN, send::<Page>(&self.connection.client, request)).await;
+        let (metadata, _) = answer.map_err(|_| RequestError::Silent(ANSWER_WITHIN))??.items();
+        Ok(metadata.resource_version.parse().ok())
+    }
+
+    /// Reports that the watch has caught up, where its `version` is no earlier than `present`. Versions that
+    /// are no numbers cannot be compared.
+    async fn check_caught_up(
+        &mut self,
+        version: &str,
+        present: Option<u64>,
+    ) -> Result<(), SourceEnd> {
+        let is_earlier = |present: u64| version.parse().is_ok_and(|version: u64| version < present);
+        if let Some(epoch) = self.behind
+            && !present.is_some_and(is_earlier)
+        {
+            self.behind = None;
+            self.say(KindNews::CaughtUp { epoch }).await?;
         }
         Ok(())
     }
@@ -237,7 +313,7 @@ impl KindWatch {
 
     /// Sends a message, and waits while the source is busy.
     async fn say(&self, news: KindNews) -> Result<(), SourceEnd> {
-        let message = KindMessage { kind: self.kind, relists: self.begun, news };
+        let message = KindMessage { kind: self.kind, relists: self.begun.relists, news };
         self.messages.send(message).await.map_err(|_| SourceEnd)
     }
 }

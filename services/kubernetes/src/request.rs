@@ -98,16 +98,17 @@ pub(crate) fn list(
     HttpRequest::new(path(kind, None)).list(&params)
 }
 
-/// The changes of a kind after `version`.
+/// The changes of a kind after `version`, for so many seconds.
 pub(crate) fn watch(
     kind: Kind,
     selection: &Selection,
     version: &str,
+    seconds: u32,
 ) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
     let params = WatchParams {
         label_selector: selection.labels.clone(),
         field_selector: selection.fields.clone(),
-        timeout: Some(WATCH_SECONDS),
+        timeout: Some(seconds),
         bookmarks: true,
         send_initial_events: false,
     };

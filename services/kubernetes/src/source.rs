@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_controller::{
     Cause, Notice, NoticeKind, PublishedReader, Source, SourceContext, SourceError, SourceEvent,
-    SourceKind, SourceState, Wanted, read_published,
+    SourceKind, SourceState, Wanted, WriterRole, read_published,
 };
 use headwater_object::Object;
 use tokio::sync::{mpsc, watch};
@@ -27,7 +27,7 @@ use crate::cluster_view::ClusterView;
 use crate::failure::{FailureKind, RequestError, send};
 use crate::fetches::Fetch;
 use crate::kind::Kind;
-use crate::kind_watch::{KindMessage, KindNews, KindWatch};
+use crate::kind_watch::{KindMessage, KindNews, KindOrders, KindWatch};
 use crate::reflector::Step;
 use crate::request::{self, Page, Selection};
 use crate::rights_review::{REVIEW_INTERVAL, RightsReview};
@@ -106,9 +106,21 @@ struct Running {
     watches: JoinSet<()>,
     requests: JoinSet<Done>,
     messages: mpsc::Sender<KindMessage>,
-    relists: watch::Sender<u64>,
+    orders: KindOrders,
+    /// Takes the orders of each kind. Each has a channel of its own, so that they wake in order: a run in a
+    /// simulation is the same again.
+    order_senders: BTreeMap<Kind, watch::Sender<KindOrders>>,
+    role: watch::Receiver<WriterRole>,
+    catch_up: Option<CatchUp>,
     unfit: Vec<Notice>,
     began: Instant,
+}
+
+/// A takeover that is not answered yet.
+struct CatchUp {
+    epoch: u64,
+    /// The kinds whose watches have not caught up.
+    behind: BTreeSet<Kind>,
 }
 
 /// The ways to the controller.
@@ -167,6 +179,10 @@ impl Source for KubernetesSource {
     }
 
     fn sends_only_used(&self) -> bool {
+        true
+    }
+
+    fn answers_takeover(&self) -> bool {
         true
     }
 
@@ -229,7 +245,7 @@ fn other_cluster(connection: &Connection, expected: String, found: String) -> So
 impl Running {
     fn new(source: KubernetesSource, context: SourceContext, first: &ServerLook) -> Self {
         let KubernetesSource { connection, settings, view, rights } = source;
-        let SourceContext { published, wanted, events, states, .. } = context;
+        let SourceContext { published, wanted, workloads, events, states, .. } = context;
         Self {
             connection,
             settings,
@@ -249,7 +265,10 @@ impl Running {
             requests: JoinSet::new(),
             // Replaced as soon as it follows.
             messages: mpsc::channel(1).0,
-            relists: watch::Sender::new(0),
+            orders: KindOrders::default(),
+            order_senders: BTreeMap::new(),
+            role: workloads.role,
+            catch_up: None,
             unfit: Vec::new(),
             began: Instant::now(),
         }
@@ -309,6 +328,7 @@ impl Running {
                         self.look();
                     }
                 }
+                Ok(()) = self.role.changed() => self.begin_catch_up().await?,
                 () = self.wanted.changed(), if self.has_listed => self.look(),
                 Some(message) = incoming.recv() => self.take(message).await?,
             }
@@ -325,8 +345,10 @@ impl Running {
     async fn take(&mut self, message: KindMessage) -> Result<(), SourceError> {
         let KindMessage { kind, relists, news } = message;
         let part = kind.plural();
-        let is_of_lost_history = relists != *self.relists.borrow();
-        if is_of_lost_history && matches!(news, KindNews::Step(_) | KindNews::Reached(_)) {
+        let is_of_lost_history = relists != self.orders.relists;
+        let is_of_objects =
+            matches!(news, KindNews::Step(_) | KindNews::Reached(_) | KindNews::CaughtUp { .. });
+        if is_of_lost_history && is_of_objects {
             return Ok(());
         }
         match news {
@@ -369,11 +391,50 @@ impl Running {
                 }
                 Ok(())
             }
+            KindNews::CaughtUp { epoch } => self.end_catch_up(kind, epoch).await,
             KindNews::OtherCluster { found } => {
                 let expected = self.history.cluster().to_owned();
                 Err(other_cluster(&self.connection, expected, found))
             }
         }
+    }
+
+    /// Begins to catch up, where another controller may have published what no watch has sent here.
+    async fn begin_catch_up(&mut self) -> Result<(), SourceError> {
+        let role = self.role.borrow_and_update().clone();
+        let WriterRole::Writer { takeover: Some(takeover) } = role else { return Ok(()) };
+        let epoch = takeover.epoch;
+        if !takeover.is_live {
+            return Ok(self.context.events.send(SourceEvent::TakenOver { epoch }).await?);
+        }
+        // A kind that may not be read is not followed.
+        let followed = self.first_lists.iter();
+        let followed = followed.filter(|(_, first)| **first == FirstList::Complete);
+        let behind = followed.map(|(kind, _)| *kind).collect();
+        self.catch_up = Some(CatchUp { epoch, behind });
+        self.order(KindOrders { takeover: epoch, ..self.orders });
+        Ok(())
+    }
+
+    fn order(&mut self, orders: KindOrders) {
+        self.orders = orders;
+        for sender in self.order_senders.values() {
+            sender.send_replace(orders);
+        }
+    }
+
+    /// Notes that a kind has caught up, and answers the takeover after the last one.
+    async fn end_catch_up(&mut self, kind: Kind, epoch: u64) -> Result<(), SourceError> {
+        let Some(catch_up) = &mut self.catch_up else { return Ok(()) };
+        if catch_up.epoch != epoch {
+            return Ok(());
+        }
+        catch_up.behind.remove(&kind);
+        if catch_up.behind.is_empty() {
+            self.catch_up = None;
+            self.context.events.send(SourceEvent::TakenOver { epoch }).await?;
+        }
+        Ok(())
     }
 
     /// Opens the waves of the first list whose turn it is.
@@ -388,22 +449,27 @@ impl Running {
                 if kind.wave() == wave && kind.is_watched(&self.settings) {
                     self.first_lists.insert(kind, FirstList::Running);
                     self.context.states.set(kind.plural(), SourceState::Listing);
-                    self.watches.spawn(self.kind_watch(kind).run());
+                    let watch = self.kind_watch(kind);
+                    self.watches.spawn(watch.run());
                 }
             }
         }
         Ok(())
     }
 
-    fn kind_watch(&self, kind: Kind) -> KindWatch {
+    fn kind_watch(&mut self, kind: Kind) -> KindWatch {
+        let orders = watch::Sender::new(self.orders);
+        let receiver = orders.subscribe();
+        self.order_senders.insert(kind, orders);
         KindWatch {
             connection: self.connection.clone(),
             kind,
             selection: Selection::of(kind, &self.settings),
             cluster: self.history.cluster().into(),
             messages: self.messages.clone(),
-            relists: self.relists.subscribe(),
-            begun: *self.relists.borrow(),
+            orders: receiver,
+            begun: self.orders,
+            behind: None,
         }
     }
 
@@ -507,7 +573,7 @@ impl Running {
                 );
                 self.objects.forget_versions();
                 self.view.forget_versions();
-                self.relists.send_modify(|relists| *relists += 1);
+                self.order(KindOrders { relists: self.orders.relists + 1, ..self.orders });
             }
             Verdict::OtherCluster => {
                 let expected = self.history.cluster().to_owned();

@@ -20,6 +20,7 @@ impl Publisher {
         let mut is_silent = false;
         let newest = newest_writer(follower);
         let mut events = Vec::new();
+        self.heard_another = false;
         if self.leadership.is_standby() {
             self.show_standby();
         }
@@ -32,6 +33,7 @@ impl Publisher {
                 biased;
                 step = follower.next() => {
                     step?;
+                    self.heard_another = true;
                     is_silent = false;
                     silence.as_mut().reset(Instant::now() + silence_max);
                     if !self.leadership.is_standby() && newest_writer(follower) != newest {

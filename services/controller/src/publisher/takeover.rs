@@ -1,8 +1,9 @@
-//! The takeover from another controller: sources that decide by what is published decide anew before
-//! anything is compared.
+//! The takeover from another controller: sources answer it before anything is compared.
 //!
 //! A standby's sources do not see how the writer's rollouts go on. Without their new decision the
-//! comparison would publish pods again that the writer has replaced.
+//! comparison would publish pods again that the writer has replaced. A standby's watch of a Kubernetes API
+//! may be behind that of the writer. The comparison would then take back what the writer has published:
+//! a deleted pod would come back under its UID, and a new one would go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +15,27 @@ use super::writable_log::WritableLog;
 use super::{PublishError, Publisher};
 use crate::source::{SourceEvent, Takeover, WriterRole};
 
-/// How long sources may take to decide anew: describing the largest folder takes seconds. Afterwards
-/// the controller publishes what they decided before.
-const DECISION_MAX: Duration = Duration::from_secs(20);
+/// How long sources may take to answer: describing the largest folder takes seconds, and a watch catches up
+/// in two. Afterwards the controller publishes what they sent before.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 impl Publisher {
-    /// Makes the role of the writer known to the sources, and waits for the new decisions of those
-    /// that decide by what is published, if another controller wrote it.
+    /// Makes the role of the writer known to the sources, and waits for the answers of those that answer a
+    /// takeover, if another controller wrote the log.
     pub(super) async fn take_over(&mut self, log: &mut WritableLog) -> Result<(), PublishError> {
         let epoch = log.epoch().0;
         let is_due =
-            self.deciding_sources > 0 && self.intake.must_adopt() && self.sources.is_well();
+            self.answering_sources > 0 && self.intake.must_adopt() && self.sources.is_well();
         if !is_due {
             self.role.send_replace(WriterRole::Writer { takeover: None });
             return Ok(());
         }
         log.flush().await?;
         let published = Arc::new(PublishedFold(self.engine.clone()));
-        let takeover = Some(Takeover { epoch, published });
+        let takeover = Some(Takeover { epoch, published, is_live: self.heard_another });
         self.role.send_replace(WriterRole::Writer { takeover });
-        let deadline = Instant::now() + DECISION_MAX;
-        let mut waiting = self.deciding_sources;
+        let deadline = Instant::now() + ANSWER_MAX;
+        let mut waiting = self.answering_sources;
         let mut events = Vec::new();
         while waiting > 0 {
             tokio::select! {
@@ -52,7 +53,7 @@ impl Publisher {
                     let _ = self.intake.apply(events.drain(..));
                 }
                 () = sleep_until(deadline) => {
-                    tracing::warn!(waiting, "sources did not decide anew after the takeover");
+                    tracing::warn!(waiting, "sources did not answer the takeover in time");
                     return Ok(());
                 }
             }

@@ -28,7 +28,7 @@ pub enum SourceEvent {
         /// Where the change came from.
         cause: Cause,
     },
-    /// The source has decided anew after a takeover, and sent what follows from it.
+    /// The source has decided anew after a takeover, or caught up, and sent what follows from it.
     TakenOver {
         /// The epoch of the claim.
         epoch: u64,

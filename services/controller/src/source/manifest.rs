@@ -183,7 +183,7 @@ impl Source for ManifestFolder {
         true
     }
 
-    fn decides_by_published(&self) -> bool {
+    fn answers_takeover(&self) -> bool {
         true
     }
 

@@ -64,9 +64,9 @@ impl SourceSet {
         !self.sources.is_empty() && self.sources.iter().all(|source| source.sends_only_used())
     }
 
-    /// How many sources decide by what is published.
-    pub(crate) fn deciding(&self) -> usize {
-        self.sources.iter().filter(|source| source.decides_by_published()).count()
+    /// How many sources answer a takeover.
+    pub(crate) fn answering(&self) -> usize {
+        self.sources.iter().filter(|source| source.answers_takeover()).count()
     }
 
     /// Runs all sources until `context.stop`, or until one fails. Without sources it waits.

@@ -31,14 +31,18 @@ pub enum WriterRole {
     },
 }
 
-/// A takeover from another controller. A source that decides by what is published decides anew, and
-/// then sends [`SourceEvent::TakenOver`](super::SourceEvent::TakenOver); nothing is compared before.
+/// A takeover from another controller. A source that [answers](super::Source::answers_takeover) decides
+/// anew by what is published, or catches up, and then sends
+/// [`SourceEvent::TakenOver`](super::SourceEvent::TakenOver); nothing is compared before.
 #[derive(Clone)]
 pub struct Takeover {
     /// The epoch of this controller's claim.
     pub epoch: u64,
     /// What is published.
     pub published: Arc<dyn PublishedReader>,
+    /// Whether the other controller wrote while this one waited to claim the log. Otherwise this one's
+    /// sources began after the last record of the other.
+    pub is_live: bool,
 }
 
 impl fmt::Debug for Takeover {
