@@ -4,7 +4,8 @@
 //! of one thread whose clock is paused while a task has work. The processes are real; their
 //! environment is simulated: the logs (the memory twin), the disks (the memory
 //! engine), the network, the API server (`headwater-apiserver`), the machines that pods run on, the
-//! clocks and all chance. So a seed is a whole run, and the same seed is the same run, byte for byte of its trace.
+//! clocks and all chance. So a seed is a whole run, and the same seed is the same run, byte for byte of
+//! its trace.
 //!
 //! A run first lets faults strike while invariants are checked, then stops them: everything must
 //! converge. A run that fails prints how to run it again:
@@ -20,8 +21,7 @@
 //!   that future, and a reader whose clock is right takes what compaction dropped for lost;
 //! - a hub or controller that is suspended for longer than the replay window (a follower that
 //!   meets a hole which compaction made folds anew, but not every trace of it is a hole);
-//! - the log's end lost and compaction after it, in one run;
-//! - two controllers whose watches lag behind each other by more than a take-over takes.
+//! - the log's end lost and compaction after it, in one run.
 
 mod audit;
 mod bodies;

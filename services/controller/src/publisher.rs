@@ -181,7 +181,7 @@ pub(crate) struct Publisher {
     shares_objects: bool,
     sources: SourceHealth,
     answering_sources: usize,
-    /// Whether another controller wrote while this one waited to claim the log.
+    /// Whether another controller may have written since the sources listed.
     heard_another: bool,
     role: watch::Sender<WriterRole>,
     _source_open: mpsc::Sender<SourceEvent>,
@@ -284,6 +284,8 @@ impl Publisher {
     /// Becomes the writer, once the sources have listed and no other controller keeps the log.
     async fn acquire(&mut self) -> Result<WritableLog, PublishError> {
         self.intake.ended();
+        // Another controller may have written since the sources listed, and the fold may read that now.
+        self.heard_another = self.intake.has_listed();
         let mut follower = self.leadership.follower().await?;
         self.wait_to_claim(&mut follower).await?;
         if self.leadership.is_standby() {

@@ -99,6 +99,16 @@ impl IdentityMap {
         }
     }
 
+    /// Whether another controller may have written since this one did, or since its sources started.
+    pub(super) fn follows_another(&self) -> bool {
+        self.must_adopt
+    }
+
+    /// Notes that there are no published UIDs to adopt.
+    pub(super) fn adopt_nothing(&mut self) {
+        self.must_adopt = false;
+    }
+
     /// Whether published UIDs are to be adopted before anything is compared. UIDs that no source
     /// assigns are the same for every controller.
     pub(super) fn must_adopt(&self) -> bool {

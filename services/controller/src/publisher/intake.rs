@@ -197,16 +197,18 @@ impl Intake {
         self.identities.claimed(newest, own, has_gap);
     }
 
-    /// Whether another controller may have published UIDs that are to be adopted.
-    pub(super) fn must_adopt(&self) -> bool {
-        self.identities.must_adopt()
+    /// Whether another controller may have written since this one did, or since its sources started.
+    pub(super) fn follows_another(&self) -> bool {
+        self.identities.follows_another()
     }
 
     /// Adopts the UIDs that another controller wrote, where it has to.
     pub(super) fn adopt(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
-        if self.must_adopt() {
+        if self.identities.must_adopt() {
             self.identities.adopt(&mut self.interest.write(), engine)?;
             self.changes.publish_everything();
+        } else {
+            self.identities.adopt_nothing();
         }
         Ok(())
     }

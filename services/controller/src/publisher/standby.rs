@@ -20,7 +20,6 @@ impl Publisher {
         let mut is_silent = false;
         let newest = newest_writer(follower);
         let mut events = Vec::new();
-        self.heard_another = false;
         if self.leadership.is_standby() {
             self.show_standby();
         }

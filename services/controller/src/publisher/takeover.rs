@@ -25,7 +25,7 @@ impl Publisher {
     pub(super) async fn take_over(&mut self, log: &mut WritableLog) -> Result<(), PublishError> {
         let epoch = log.epoch().0;
         let is_due =
-            self.answering_sources > 0 && self.intake.must_adopt() && self.sources.is_well();
+            self.answering_sources > 0 && self.intake.follows_another() && self.sources.is_well();
         if !is_due {
             self.role.send_replace(WriterRole::Writer { takeover: None });
             return Ok(());

@@ -40,8 +40,7 @@ pub struct Takeover {
     pub epoch: u64,
     /// What is published.
     pub published: Arc<dyn PublishedReader>,
-    /// Whether the other controller wrote while this one waited to claim the log. Otherwise this one's
-    /// sources began after the last record of the other.
+    /// Whether the other controller may have written since the sources of this one listed.
     pub is_live: bool,
 }
 

@@ -65,6 +65,7 @@ const CASES: [Case; 31] = cases![
     watches::a_watch_follows_a_version,
     watches::what_leaves_a_selection_is_deleted,
     watches::bookmarks_come_before_the_end,
+    watches::a_short_watch_reaches_the_version_of_an_empty_list_before_it,
     watches::versions_of_watches_mean_what_they_say,
 ];
 

@@ -69,6 +69,29 @@ pub(crate) async fn bookmarks_come_before_the_end(api: Api) {
     assert_eq!(shown(&plain), ["ADDED b"]);
 }
 
+/// What a source relies on that has to know that it is not behind.
+pub(crate) async fn a_short_watch_reaches_the_version_of_an_empty_list_before_it(api: Api) {
+    let path = api.path("configmaps");
+    let begin = version(&api.config("a").await);
+    // A change of another resource: no event of the watch has its version.
+    api.create(
+        &api.path("services"),
+        &json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+            "spec": {"ports": [{"port": 80}]},
+        }),
+    )
+    .await;
+    let nothing = "fieldSelector=metadata.name%3Dheadwater.catches.up";
+    let present = api.get(&format!("/api/v1/configmaps?{nothing}")).await.version();
+    assert!(present > begin);
+    let query = format!("{path}?resourceVersion={begin}&allowWatchBookmarks=true");
+    let events = api.watch_for(&query, 3).await;
+    let (event, _, object) = events.last().expect("a bookmark");
+    assert_eq!(&**event, "BOOKMARK");
+    assert!(version(object) >= present, "{object}, not {present}");
+}
+
 pub(crate) async fn versions_of_watches_mean_what_they_say(api: Api) {
     let path = api.path("configmaps");
     let first = version(&api.config("a").await);
