@@ -34,7 +34,7 @@ macro_rules! cases {
     };
 }
 
-const CASES: [Case; 31] = cases![
+const CASES: [Case; 32] = cases![
     writes::a_new_object_has_an_identity,
     writes::a_create_that_cannot_be_is_refused,
     writes::a_generated_name_begins_with_its_prefix,
