@@ -142,6 +142,13 @@ pub(crate) const ROWS: &[Row] = &[
                 its disk, a take-over, memory, a long answer, and an object of every node.",
         measure: rows::fleet::measure,
     },
+    Row {
+        number: 19,
+        name: "request",
+        about: "A get of a node over the request lane, hub and active controller, to a Kubernetes API \
+                and back; against the same get by a client of the API server.",
+        measure: rows::request::measure,
+    },
 ];
 
 impl Row {

@@ -10,5 +10,6 @@ pub(crate) mod kubeedge;
 pub(crate) mod memory;
 pub(crate) mod metasync;
 pub(crate) mod propagation;
+pub(crate) mod request;
 pub(crate) mod resume;
 pub(crate) mod wire;

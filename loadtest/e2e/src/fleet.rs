@@ -25,7 +25,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(100);
 const TIMEOUTS: [&str; 3] = ["delivery.timeout=4s", "request.timeout=2s", "unreachable.after=4s"];
 
 /// The heartbeat settings of controllers, for a standby that takes over in seconds.
-const CONTROLLER: &str = "heartbeat_interval = \"1s\"\nheartbeats_missed = 3\n";
+pub const CONTROLLER: &str = "heartbeat_interval = \"1s\"\nheartbeats_missed = 3\n";
 
 /// Any free port; the hub writes the one that it gets.
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -141,8 +141,22 @@ impl Fleet {
     /// # Panics
     /// When it cannot be started at all.
     pub fn add_kubernetes_controller(&mut self, name: &str, kubeconfig: &Path) {
+        self.add_kubernetes_controller_with(name, kubeconfig, &[]);
+    }
+
+    /// As [`Fleet::add_kubernetes_controller`], with more words on its command line.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_kubernetes_controller_with(
+        &mut self,
+        name: &str,
+        kubeconfig: &Path,
+        more: &[String],
+    ) {
         let kubeconfig = kubeconfig.display().to_string();
         let mut args = vec!["controller".to_owned(), "--kubeconfig".to_owned(), kubeconfig];
+        args.extend(more.iter().cloned());
         args.extend(self.on_kafka(&TIMEOUTS));
         self.add(name, args);
     }

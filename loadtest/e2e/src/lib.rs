@@ -1,5 +1,6 @@
 //! Tests with the real binary and real processes, and the tools that keep them short.
 
+pub mod authority;
 pub mod chance;
 pub mod containers;
 mod convergence;

@@ -103,6 +103,10 @@ pub struct Settings {
     pub reconnect_cap: Duration,
     /// The time that one request to the edge may take.
     pub request_timeout: Duration,
+    /// How often the edge is asked for each token of a pod, which it renews.
+    pub token_check: Duration,
+    /// First wait after a token was not had. Waits double up to `token_check`.
+    pub token_retry: Duration,
     /// The number of pods that the node has room for. More of them fail.
     pub pods_max: u32,
     /// A log file is rotated at this size.
@@ -155,6 +159,11 @@ const RECONNECT_BASE: Duration = Duration::from_millis(50);
 const RECONNECT_CAP: Duration = Duration::from_secs(2);
 /// A local request is a disk write: one that takes longer is lost.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// As the longest time between two syncs of a pod by a kubelet. A token of the shortest life, ten minutes, is
+/// due for its last two.
+const TOKEN_CHECK: Duration = Duration::from_mins(1);
+/// An edge that has just started reaches its hub within seconds.
+const TOKEN_RETRY: Duration = Duration::from_secs(1);
 /// As a kubelet's maxPods.
 const PODS_MAX: u32 = 110;
 /// A hollow pod is a value in memory, and a load test brings thousands to one node.
@@ -202,6 +211,8 @@ impl Default for Settings {
             reconnect_base: RECONNECT_BASE,
             reconnect_cap: RECONNECT_CAP,
             request_timeout: REQUEST_TIMEOUT,
+            token_check: TOKEN_CHECK,
+            token_retry: TOKEN_RETRY,
             pods_max: PODS_MAX,
             log_bytes_max: LOG_BYTES_MAX,
             log_files_max: LOG_FILES_MAX,

@@ -13,6 +13,7 @@ pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
 pub mod termination;
+pub(crate) mod token;
 pub mod volume;
 pub(crate) mod volume_content;
 mod volume_files;
@@ -65,6 +66,6 @@ pub struct Mount {
 pub struct WaitReason {
     /// One word, as a kubelet reports it.
     pub reason: &'static str,
-    /// What is missing, and what to do.
+    /// What is missing, and what to do; empty while that is not known.
     pub message: String,
 }

@@ -74,6 +74,10 @@ const EVENTS_MAX: usize = 256;
 /// Notices of the runtime that may wait, as in a kubelet's PLEG. A relist finds a lost one.
 pub const NOTICES_MAX: usize = 1000;
 
+/// Requests for tokens at a time: half of the requests that a hub takes of one node. After a start of the
+/// node, all pods request theirs.
+const TOKEN_REQUESTS_MAX: usize = 8;
+
 impl Edged {
     /// Starts a pod worker with the configured runtime. It adopts the pods that an earlier one left
     /// running, registers the node, and follows the edge's view whenever the edge can be reached.
@@ -147,6 +151,8 @@ impl Edged {
             allocatable,
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
+            requesting_tokens: Semaphore::new(TOKEN_REQUESTS_MAX),
+            edge: edge.clone(),
             reporter: PodReporter::start(edge.clone(), &settings, metrics.clone()),
             events: EventRecorder::start(edge.clone(), &settings),
             settings,

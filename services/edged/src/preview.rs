@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
 use crate::container::downward_api::{Allocatable, FieldSource};
+use crate::container::token::TokenFile;
 use crate::container::volume::Volume;
 use crate::container::volume_content;
 use crate::container::{LaunchSpec, WaitReason};
@@ -28,7 +29,7 @@ use headwater_telemetry::error_chain;
 pub struct Preview {
     /// The pod.
     pub pod: PodRecord,
-    /// The content of its volumes, or what is missing for it.
+    /// The content of its volumes without tokens, or what is missing for it.
     pub volumes: Result<Vec<Volume>, WaitReason>,
     /// How each container would be started, or what is missing for it.
     pub launches: BTreeMap<String, Result<LaunchSpec, WaitReason>>,
@@ -109,7 +110,7 @@ fn of_pod(
     };
     Preview {
         pod: PodRecord::of(key, &seen.uid, spec, time),
-        volumes: volume_content::resolve(&fields, desired.objects()),
+        volumes: volume_content::resolve(&fields, desired.objects(), &|_| Ok(TokenFile::Absent)),
         launches,
         last: plan_for(end),
         status: status::derive(&facts, time),

@@ -13,7 +13,8 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor` | the steps, carried out |
-//! | `container_tracker`, `image_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `token_requests` | requests for the tokens of its volumes |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
 //! | `probe_failure` | the failures of probes in a status |
@@ -52,6 +53,8 @@ mod report;
 mod setup_failure;
 mod signal;
 pub(crate) mod status;
+mod token_requests;
+mod token_tracker;
 mod unverified_tls;
 mod warnings;
 
@@ -63,6 +66,7 @@ use plan::{FailReason, Fate, Outcome};
 use setup_failure::SetupFailure;
 use signal::{ProbeFinding, ProbeKind};
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
+use token_tracker::TokenTracker;
 use warnings::Warnings;
 
 /// The worker of one pod.
@@ -77,6 +81,8 @@ pub(crate) struct Worker {
     containers: BTreeMap<String, Box<ContainerTracker>>,
     /// The images of containers, if the runtime has images.
     images: Option<Box<ImageTracker>>,
+    /// The tokens that its volumes name, if there are any and the runtime has files for them.
+    tokens: Option<Box<TokenTracker>>,
     /// The content of the volumes, from the last time when all of it was available.
     volumes: Vec<Volume>,
     /// Whether the volumes have this content.
@@ -145,6 +151,7 @@ impl Worker {
             inbox,
             containers: BTreeMap::new(),
             images,
+            tokens: None,
             volumes: Vec::new(),
             volumes_written: false,
             missing: None,
@@ -194,6 +201,7 @@ impl Worker {
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
+                self.request_tokens(now);
                 self.write_volumes().await;
             }
             let plan = self.plan(&pod, &state, fate, now);
@@ -214,9 +222,11 @@ impl Worker {
             let resync = now + self.shared.settings.resync;
             // A time in the past was not tried again: the pod is about to end, or has ended.
             let setup_at = self.setup.as_ref().map(|setup| setup.retry_at()).filter(|at| *at > now);
+            let tokens_at = self.tokens.as_ref().and_then(|tokens| tokens.next_at());
+            let tokens_at = tokens_at.filter(|at| *at > now);
             let active_for = self.active_for(&pod, time).filter(|_| fate == Fate::Run);
             let active_until = active_for.and_then(|left| now.checked_add(left));
-            let wake_at = [plan.wake_at, self.retry_at, setup_at, active_until];
+            let wake_at = [plan.wake_at, self.retry_at, setup_at, tokens_at, active_until];
             return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
     }
@@ -290,6 +300,7 @@ impl Worker {
                     tracker.end_pre_stop(attempt);
                 }
             }
+            Signal::Token { claim, result } => self.end_token_request(pod, &claim, result),
             Signal::Pull { container, result } => {
                 if let Err(error) = &result {
                     self.warn(Some(&container), "an image was not pulled", &error_chain(error));

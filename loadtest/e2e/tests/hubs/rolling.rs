@@ -1,14 +1,12 @@
 //! Hubs restarted one after the other, over TLS: nothing is lost, and the edges go to the other one
 //! no faster than it takes them.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use headwater_e2e::authority::Authority;
 use headwater_e2e::fleet::Fleet;
 use headwater_e2e::part::Part;
 use headwater_e2e::proxy::{Conditions, Proxy};
-use headwater_e2e::running::headwater;
 use tempfile::TempDir;
 
 use crate::PARTITIONS;
@@ -20,41 +18,6 @@ const HUBS: [&str; 2] = ["hub-0", "hub-1"];
 
 /// How many edges a second a hub of this test lets in, once all have come.
 const HELLOS_PER_SECOND: u32 = 4;
-
-/// A CA with certificates for all, made as a person makes them.
-struct Authority(TempDir);
-
-impl Authority {
-    fn new() -> Self {
-        let authority = Self(TempDir::new().expect("a temporary folder"));
-        run(authority.0.path(), &["init", "ca"]);
-        authority
-    }
-
-    /// Issues a certificate, and gives the flags that use it.
-    fn issue(&self, role: &str, name: &str) -> Vec<String> {
-        let mut args = vec!["issue", role, name, "--ca", "ca", "--out", name];
-        if role == "hub" {
-            args.extend(["--ip", "127.0.0.1"]);
-        }
-        run(self.0.path(), &args);
-        let file = |file: &str| self.0.path().join(name).join(file).display().to_string();
-        let flags = [("--tls-ca", "ca.crt"), ("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")];
-        flags.iter().flat_map(|(flag, name)| [(*flag).to_owned(), file(name)]).collect()
-    }
-
-    /// A settings file, beside the certificates.
-    fn settings(&self, text: &str) -> String {
-        let file = self.0.path().join("hub.toml");
-        fs::write(&file, text).expect("written");
-        file.display().to_string()
-    }
-}
-
-fn run(folder: &Path, args: &[&str]) {
-    let made = headwater().current_dir(folder).arg("ca").args(args).output().expect("it starts");
-    assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
-}
 
 fn as_str(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()

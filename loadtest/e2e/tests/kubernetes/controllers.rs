@@ -12,11 +12,14 @@ const PARTITIONS: u32 = 3;
 
 const TWO: [&str; 2] = ["first", "second"];
 
-/// The silence after which a standby takes a writer for dead: 4 heartbeats of 3 s.
-const SILENCE: Duration = Duration::from_secs(12);
+const HEARTBEAT: Duration = Duration::from_secs(3);
 
-/// When a killed writer is replaced: 20 s, and twice that on a busy machine.
-const REPLACED_WITHIN: Duration = Duration::from_secs(40);
+/// The silence after which a standby takes a writer for dead, in heartbeats.
+const SILENCE: u32 = 4;
+
+/// A killed writer is replaced within 20 s. The silence is 12 s of it, and the rest is what a hand-over
+/// takes, too: to claim the log and to reconcile. Polls and heartbeats that are late add at most this, in heartbeats.
+const LATE_MAX: u32 = 1;
 
 fn writes(fleet: &Fleet, name: &str) -> bool {
     let status = fleet.part(name).status();
@@ -55,7 +58,8 @@ fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
     assert_eq!(stopped.code(), Some(0), "{}", fleet.outputs());
     let since = Instant::now();
     fleet.wait_for("the standby writes", |fleet| writes(fleet, other).then_some(()));
-    assert!(since.elapsed() < SILENCE, "the log was not released: {:?}", since.elapsed());
+    let handed_over = since.elapsed();
+    assert!(handed_over < HEARTBEAT * SILENCE, "the log was not released: {handed_over:?}");
     create(&cluster, &pod("after-stop", "gw-1"));
     arrives(&fleet, "after-stop");
 
@@ -66,8 +70,14 @@ fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
     let since = Instant::now();
     fleet.part_mut(other).kill();
     fleet.wait_for("the other writes", |fleet| writes(fleet, one).then_some(()));
-    let elapsed = since.elapsed();
-    assert!(elapsed < REPLACED_WITHIN, "{elapsed:?}");
+    let replaced = since.elapsed();
+    println!("handed over after {handed_over:?}, replaced after {replaced:?}");
+    // What a busy machine adds to a hand-over, it adds to a replacement.
+    let more = replaced.saturating_sub(handed_over).as_secs_f64() / HEARTBEAT.as_secs_f64();
+    assert!(
+        more <= f64::from(SILENCE + LATE_MAX),
+        "a kill took {more:.1} heartbeats more than a hand-over: {handed_over:?}, {replaced:?}"
+    );
     create(&cluster, &pod("after-kill", "gw-1"));
     arrives(&fleet, "after-kill");
     let log = cluster.audit_log().expect("an audit log");

@@ -3,4 +3,6 @@
 mod bad_input;
 mod controllers;
 mod pods;
+mod readme;
+mod requests;
 mod world;

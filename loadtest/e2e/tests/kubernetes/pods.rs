@@ -1,10 +1,15 @@
 //! `up` and `doctor` on a cluster.
 
-use headwater_cluster::ControlPlaneSettings;
-use headwater_e2e::running::{Running, headwater};
-use serde_json::Value;
+use std::fs;
 
-use crate::world::{USER, create, deployed, health, kubectl, node, pod, words};
+use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_e2e::running::{Running, headwater};
+use serde_json::{Value, json};
+
+use crate::world::{USER, create, deployed, health, kubectl, node, pod, pod_with_token, words};
+
+/// Where the API server mounts the volume that it adds.
+const PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The checks of a Kubernetes API that `doctor` prints: result and finding.
 fn doctor(kubeconfig: &str, more: &[&str]) -> Vec<(String, String)> {
@@ -15,6 +20,31 @@ fn doctor(kubeconfig: &str, more: &[&str]) -> Vec<(String, String)> {
     let checks = report["checks"].as_array().expect("checks").iter();
     let of_api = checks.filter(|check| text(check, "check").starts_with("kubernetes"));
     of_api.map(|check| (text(check, "result"), text(check, "found"))).collect()
+}
+
+/// Checks that the pod `web` has a token in its volume, with which the API server takes it for its account.
+fn authenticates(cluster: &ControlPlane, running: &Running) {
+    let log = running.text(&["logs", "web"]).expect("a log");
+    assert!(log.contains(" bytes in default") && !log.contains("token of  bytes"), "{log}");
+    let pod = kubectl(cluster, &["get", "pod", "web", "-o", "json"]);
+    let pod: Value = serde_json::from_str(&pod).expect("JSON");
+    let uid = pod["metadata"]["uid"].as_str().expect("a UID");
+    let volumes = pod["spec"]["volumes"].as_array().expect("the volume of the API server");
+    let volume = volumes[0]["name"].as_str().expect("a name");
+    let files = running.data().join("nodes/gw-1/edged/pods").join(uid).join("volumes").join(volume);
+    let token = fs::read_to_string(files.join("token")).expect("a token");
+    let (server, token) = (cluster.server(), format!("--token={token}"));
+    let ca = format!("--certificate-authority={}", files.join("ca.crt").display());
+    let args = ["--kubeconfig=/dev/null", "--server", server, &ca, &token];
+    let whoami = kubectl(cluster, &[&args[..], &["auth", "whoami", "-o", "json"]].concat());
+    let user = serde_json::from_str::<Value>(&whoami).expect("JSON")["status"]["userInfo"].clone();
+    assert_eq!(user["username"], "system:serviceaccount:default:default");
+    let extra =
+        |field: &str| user["extra"][format!("authentication.kubernetes.io/{field}")][0].clone();
+    assert_eq!([extra("pod-name"), extra("pod-uid"), extra("node-name")], ["web", uid, "gw-1"]);
+    // What the node does not do for the pod is in a condition.
+    let conditions = pod["status"]["conditions"].to_string();
+    assert!(!conditions.contains("erviceAccount"), "{conditions}");
 }
 
 #[test]
@@ -34,12 +64,19 @@ fn a_pod_that_kubectl_creates_runs_on_an_edge_of_up() {
 
     create(&cluster, &node("gw-1"));
     create(&cluster, &words());
-    create(&cluster, &pod("web", "gw-1"));
+    let mut web = pod_with_token("web", "gw-1");
+    let script = format!(
+        "echo \"token of $(wc -c < {PATH}/token) bytes in $(cat {PATH}/namespace)\"; \
+                          echo \"word $WORD\"; while :; do sleep 0.2; done"
+    );
+    web["spec"]["containers"][0]["command"] = json!(["sh", "-c", script]);
+    create(&cluster, &web);
     let running = Running::start(&["--kubeconfig", &kubeconfig, "--nodes", "gw-1,gw-2"]);
     running.wait_for_pods(1, |status| status == "Running");
     running.wait_for("the pod's words", |running| {
         running.text(&["logs", "web"]).filter(|log| log.contains("word first"))
     });
+    authenticates(&cluster, &running);
     let pods = running.items(&["get", "pods"]);
     let uid = kubectl(&cluster, &["get", "pod", "web", "-o", "jsonpath={.metadata.uid}"]);
     assert_eq!(pods[0]["metadata"]["uid"], uid.as_str());

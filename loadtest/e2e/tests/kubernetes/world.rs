@@ -32,22 +32,31 @@ pub(crate) fn kubectl(cluster: &ControlPlane, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Creates an object.
-pub(crate) fn create(cluster: &ControlPlane, object: &Value) {
+/// Creates an object, and returns it as the server has it.
+pub(crate) fn create(cluster: &ControlPlane, object: &Value) -> Value {
     let mut command = cluster.kubectl();
-    command.args(["create", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.stdout(Stdio::null()).spawn().expect("kubectl starts");
+    command.args(["create", "-o", "json", "-f", "-"]).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("kubectl starts");
     let mut input = child.stdin.take().expect("piped");
     input.write_all(object.to_string().as_bytes()).expect("written");
     drop(input);
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{object}: {}", stderr_of(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// An edge.
 pub(crate) fn node(name: &str) -> Value {
     let labels = json!({"node-role.kubernetes.io/edge": ""});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+}
+
+/// A pod as its author writes it: the API server adds the token of its account to it.
+pub(crate) fn pod_with_token(name: &str, on: &str) -> Value {
+    let mut pod = pod(name, on);
+    pod["spec"].as_object_mut().expect("a spec").remove("automountServiceAccountToken");
+    pod
 }
 
 /// A pod that is bound to an edge, and needs no token.

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_object::TokenClaim;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Failure, Operation, WatchEvent, WatchRequest, failure::Code};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +19,16 @@ use uuid::Uuid;
 
 use crate::backoff::Backoff;
 use crate::config::Settings;
+use crate::container::token::Token;
 
 /// The name of the pod worker as a source and subscriber.
 pub(crate) const SOURCE: &str = "edged";
 
 /// An object has at most 1.5 MiB; the rest is room for its envelope.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// The edge waits a minute for the cloud, and answers then.
+const CLOUD_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// `sockaddr_un` has room for 108 bytes, the last of them zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -120,7 +126,23 @@ impl EdgeClient {
         content: Vec<u8>,
         trace: Option<&str>,
     ) -> Result<(), EdgeError> {
-        self.send(verb, resource, content, String::new(), trace).await
+        let operation = operation(verb, resource, content.into());
+        self.send(operation, trace, self.timeout).await.map(drop)
+    }
+
+    /// Requests a token of a ServiceAccount.
+    ///
+    /// # Errors
+    /// See [`EdgeError`]. A refusal means that the edge has no token that is valid.
+    pub(crate) async fn token(&self, claim: &TokenClaim) -> Result<Token, EdgeError> {
+        let operation = operation(Verb::Token, claim.account.to_string(), claim.body());
+        match self.send(operation, None, CLOUD_TIMEOUT).await? {
+            Outcome::Objects(found) => {
+                let answer = found.objects.first().map(|found| &*found.object);
+                answer.and_then(token_of).ok_or(EdgeError::NoOutcome)
+            }
+            _ => Err(EdgeError::NoOutcome),
+        }
     }
 
     /// Responds to an operation that the watch delivered.
@@ -128,37 +150,29 @@ impl EdgeClient {
     /// # Errors
     /// See [`EdgeError`].
     pub(crate) async fn respond(&self, to: Operation, content: Vec<u8>) -> Result<(), EdgeError> {
-        self.send(Verb::Response, to.resource, content, to.id, None).await
+        let response = operation(Verb::Response, to.resource, content.into());
+        let response = Operation { parent_id: to.id, ..response };
+        self.send(response, None, self.timeout).await.map(drop)
     }
 
     async fn send(
         &self,
-        verb: Verb,
-        resource: String,
-        content: Vec<u8>,
-        parent_id: String,
+        operation: Operation,
         trace: Option<&str>,
-    ) -> Result<(), EdgeError> {
-        let operation = Operation {
-            id: Uuid::new_v4().to_string(),
-            parent_id,
-            source: SOURCE.to_owned(),
-            verb: verb.into(),
-            resource,
-            content: Bytes::from(content),
-        };
+        timeout: Duration,
+    ) -> Result<Outcome, EdgeError> {
         let mut request = tonic::Request::new(operation);
         if let Some(trace) = trace.and_then(|trace| trace.parse().ok()) {
             request.metadata_mut().insert(headwater_telemetry::TRACEPARENT, trace);
         }
         let mut client = self.client.clone();
-        let result = tokio::time::timeout(self.timeout, client.operate(request))
+        let result = tokio::time::timeout(timeout, client.operate(request))
             .await
-            .map_err(|_| EdgeError::TimedOut(self.timeout))?
+            .map_err(|_| EdgeError::TimedOut(timeout))?
             .map_err(|status| EdgeError::Unreachable(Box::new(status)))?;
         match result.into_inner().outcome {
-            Some(Outcome::Done(_) | Outcome::Objects(_)) => Ok(()),
             Some(Outcome::Failure(failure)) => Err(refused(failure)),
+            Some(outcome) => Ok(outcome),
             None => Err(EdgeError::NoOutcome),
         }
     }
@@ -215,6 +229,32 @@ impl EdgeClient {
             }
         }
     }
+}
+
+/// An operation of the pod worker.
+fn operation(verb: Verb, resource: String, content: Bytes) -> Operation {
+    Operation {
+        id: Uuid::new_v4().to_string(),
+        parent_id: String::new(),
+        source: SOURCE.to_owned(),
+        verb: verb.into(),
+        resource,
+        content,
+    }
+}
+
+/// The token in a `TokenRequest` with its status.
+fn token_of(answer: &[u8]) -> Option<Token> {
+    #[derive(Deserialize)]
+    struct Answer {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        token: String,
+    }
+    let Answer { status: Status { token } } = serde_json::from_slice(answer).ok()?;
+    Some(token).filter(|token| !token.is_empty()).map(Token::from)
 }
 
 fn refused(failure: Failure) -> EdgeError {

@@ -12,7 +12,7 @@ pub struct Volume {
     pub name: String,
     /// Its content.
     pub content: VolumeContent,
-    /// Its files come from a Secret.
+    /// A file of it comes from a Secret, or is a token.
     pub is_secret: bool,
 }
 
@@ -42,15 +42,18 @@ pub enum VolumeContent {
 /// A file of a volume.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VolumeFile {
-    /// Its content.
-    pub bytes: Vec<u8>,
+    /// Its content. `None`: the present file stays; if there is none, the volume has no such file.
+    pub bytes: Option<Vec<u8>>,
     /// Its permission bits.
     pub mode: u32,
+    /// The user who owns it, where the runtime can give files away; `None`: the pod worker's.
+    pub owner: Option<u32>,
 }
 
 // The content may be secret.
 impl fmt::Debug for VolumeFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VolumeFile({} bytes, {:o})", self.bytes.len(), self.mode)
+        let bytes = self.bytes.as_ref().map(Vec::len);
+        write!(f, "VolumeFile({bytes:?} bytes, {:o}, {:?})", self.mode, self.owner)
     }
 }

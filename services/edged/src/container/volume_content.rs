@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Volume as VolumeSpec;
 use super::WaitReason;
 use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
+use super::token::FindToken;
 use super::volume::{Volume, VolumeContent};
 use super::volume_files::{
     Files, MODE_DEFAULT, POD_BYTES_MAX, add_config_map, add_fields, add_projected, add_secret, mode,
@@ -17,43 +18,46 @@ use crate::pod::{is_plain_name, namespace};
 /// Resolves the content of all volumes of the pod.
 ///
 /// # Errors
-/// Names the object or key that is missing, or the volume that is one too many.
+/// Names the object, key or token that is missing, or the volume that is one too many.
 pub(crate) fn resolve(
     fields: &FieldSource<'_>,
     objects: &Objects,
+    tokens: &FindToken<'_>,
 ) -> Result<Vec<Volume>, WaitReason> {
     let volumes = fields.pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
     let mut left = POD_BYTES_MAX;
     let volumes = volumes.unwrap_or_default().iter();
-    volumes.map(|spec| resolve_one(spec, fields, objects, &mut left)).collect()
+    volumes.map(|spec| resolve_one(spec, fields, objects, tokens, &mut left)).collect()
 }
 
 fn resolve_one(
     spec: &VolumeSpec,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    tokens: &FindToken<'_>,
     left: &mut usize,
 ) -> Result<Volume, WaitReason> {
     if !is_plain_name(&spec.name) {
         return Err(setup_failure(&spec.name, "the name is not a DNS label"));
     }
-    let namespace = namespace(fields.pod);
-    let content = content(spec, namespace, fields, objects, left)
+    let content = content(spec, fields, objects, tokens, left)
         .map_err(|why| setup_failure(&spec.name, &why))?;
     let is_secret = spec.secret.is_some()
         || spec.projected.as_ref().is_some_and(|projected| {
-            projected.sources.iter().flatten().any(|source| source.secret.is_some())
+            let mut sources = projected.sources.iter().flatten();
+            sources.any(|it| it.secret.is_some() || it.service_account_token.is_some())
         });
     Ok(Volume { name: spec.name.clone(), content, is_secret })
 }
 
 fn content(
     spec: &VolumeSpec,
-    namespace: &str,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    tokens: &FindToken<'_>,
     left: &mut usize,
 ) -> Result<VolumeContent, String> {
+    let namespace = namespace(fields.pod);
     let mut files = Files::new(left);
     if let Some(source) = &spec.config_map {
         let map = objects.config_map(namespace, &source.name);
@@ -70,7 +74,7 @@ fn content(
         let mode = mode(source.default_mode, MODE_DEFAULT);
         add_fields(&mut files, source.items.as_deref(), fields, mode)?;
     } else if let Some(source) = &spec.projected {
-        add_projected(&mut files, source, namespace, fields, objects)?;
+        add_projected(&mut files, source, namespace, fields, objects, tokens)?;
     } else if spec.empty_dir.is_some() {
         return Ok(VolumeContent::Empty);
     } else if let Some(source) = &spec.host_path {

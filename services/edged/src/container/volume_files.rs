@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, KeyToPath, ProjectedVolumeSource, Secret, VolumeProjection,
+    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, ProjectedVolumeSource, Secret,
+    ServiceAccountTokenProjection, VolumeProjection,
 };
 
 use super::downward_api::{self, FieldSource};
+use super::token::{self, FindToken, TokenFile};
 use super::volume::VolumeFile;
 use crate::desired::objects::Objects;
 
@@ -39,11 +41,16 @@ impl<'a> Files<'a> {
     }
 
     fn insert(&mut self, path: &str, bytes: &[u8], mode: u32) -> Result<(), String> {
-        let left = self.left.checked_sub(path.len() + bytes.len());
+        self.insert_file(path, VolumeFile { bytes: Some(bytes.to_vec()), mode, owner: None })
+    }
+
+    fn insert_file(&mut self, path: &str, file: VolumeFile) -> Result<(), String> {
+        let bytes = file.bytes.as_ref().map_or(0, Vec::len);
+        let left = self.left.checked_sub(path.len() + bytes);
         *self.left = left.ok_or_else(|| {
             format!("the files of the pod's volumes have more than {POD_BYTES_MAX} bytes")
         })?;
-        self.files.insert(path.to_owned(), VolumeFile { bytes: bytes.to_vec(), mode });
+        self.files.insert(path.to_owned(), file);
         Ok(())
     }
 }
@@ -123,9 +130,7 @@ pub(super) fn add_fields(
     mode_default: u32,
 ) -> Result<(), String> {
     for item in items.unwrap_or_default() {
-        if !is_safe_path(&item.path) {
-            return Err(format!("path {:?} leaves the volume", item.path));
-        }
+        check_path(&item.path)?;
         let text = if let Some(field) = &item.field_ref {
             fields.field(&field.field_path)?
         } else if let Some(resource) = &item.resource_field_ref {
@@ -146,10 +151,11 @@ pub(super) fn add_projected(
     namespace: &str,
     fields: &FieldSource<'_>,
     objects: &Objects,
+    tokens: &FindToken<'_>,
 ) -> Result<(), String> {
     let mode = mode(source.default_mode, MODE_DEFAULT);
     for part in source.sources.iter().flatten() {
-        let VolumeProjection { config_map, secret, downward_api, .. } = part;
+        let VolumeProjection { config_map, secret, downward_api, service_account_token, .. } = part;
         if let Some(source) = config_map {
             let map = objects.config_map(namespace, &source.name);
             let optional = source.optional.unwrap_or(false);
@@ -163,15 +169,40 @@ pub(super) fn add_projected(
         if let Some(source) = downward_api {
             add_fields(files, source.items.as_deref(), fields, mode)?;
         }
-        // Service account tokens and trust bundles exist in the cloud only: the volume has every
-        // other part, without these files.
+        if let Some(source) = service_account_token {
+            add_token(files, source, fields.pod, mode, tokens)?;
+        }
     }
     Ok(())
+}
+
+/// Adds the file of a token.
+fn add_token(
+    files: &mut Files<'_>,
+    source: &ServiceAccountTokenProjection,
+    pod: &Pod,
+    mode_of_volume: u32,
+    tokens: &FindToken<'_>,
+) -> Result<(), String> {
+    check_path(&source.path)?;
+    let claim = token::claim(pod, source)?;
+    let failed = |why: String| format!("failed to fetch token: {why}");
+    let bytes = match tokens(&claim).map_err(failed)? {
+        TokenFile::Token(token) => Some(token.as_bytes().to_vec()),
+        TokenFile::Kept => None,
+        TokenFile::Absent => return Ok(()),
+    };
+    let (mode, owner) = token::mode_and_owner(pod, mode_of_volume);
+    files.insert_file(&source.path, VolumeFile { bytes, mode, owner })
 }
 
 /// The permission bits of a file.
 pub(super) fn mode(mode: Option<i32>, default: u32) -> u32 {
     mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(default) & MODE_MASK
+}
+
+fn check_path(path: &str) -> Result<(), String> {
+    if is_safe_path(path) { Ok(()) } else { Err(format!("path {path:?} leaves the volume")) }
 }
 
 /// True for a relative path that stays inside the volume and does not clash with `..data`.

@@ -39,6 +39,7 @@ impl Runtime for HollowRuntime {
             version: concat!("hollow://", env!("CARGO_PKG_VERSION")).to_owned(),
             sandboxes: false,
             commands: false,
+            files: false,
             persistent: false,
             resize: false,
             collection: false,

@@ -105,6 +105,7 @@ impl Runtime for MemoryRuntime {
             version: "memory://1".to_owned(),
             sandboxes: true,
             commands: true,
+            files: false,
             persistent: false,
             resize: true,
             collection: false,

@@ -118,6 +118,7 @@ impl Runtime for ProcessRuntime {
             version: concat!("process://", env!("CARGO_PKG_VERSION")).to_owned(),
             sandboxes: false,
             commands: true,
+            files: true,
             persistent: true,
             resize: false,
             collection: false,

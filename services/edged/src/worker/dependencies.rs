@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::client::EdgeClient;
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
@@ -47,6 +48,7 @@ pub(crate) struct WorkerDependencies {
     pub(crate) settings: Settings,
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,
+    pub(crate) edge: EdgeClient,
     pub(crate) reporter: PodReporter,
     pub(crate) events: EventRecorder,
     pub(crate) metrics: EdgedCounts,
@@ -54,5 +56,7 @@ pub(crate) struct WorkerDependencies {
     pub(crate) adding: Semaphore,
     /// One permit for each pod that is being stopped or cleaned up.
     pub(crate) removing: Semaphore,
+    /// One permit for each token that is being requested.
+    pub(crate) requesting_tokens: Semaphore,
     pub(crate) cancel: CancellationToken,
 }

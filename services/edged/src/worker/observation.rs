@@ -1,9 +1,11 @@
 //! The first half of a worker's round: it resolves what the pod needs, observes the runtime, and
 //! turns both into the facts of a plan.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use headwater_object::TokenClaim;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use tokio::time::Instant;
@@ -13,8 +15,10 @@ use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
 use super::probe_failure::ProbeFailure;
 use super::status::container_id;
+use super::token_tracker::TokenTracker;
 use super::{Worker, container_of};
 use crate::container::downward_api::FieldSource;
+use crate::container::token::{self, TokenFile};
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::desired::compressed_object::CompressedObject;
 use crate::pod;
@@ -32,13 +36,8 @@ pub(super) struct LaunchError {
 impl Worker {
     /// Resolves the content of the volumes, and which containers can be launched.
     pub(super) fn resolve(&mut self, pod: &Pod) {
-        let volumes = volume_content::resolve(&self.fields(pod), &self.assignment.objects);
-        self.missing = volumes.as_ref().err().cloned();
-        if let Ok(volumes) = volumes
-            && self.volumes != volumes
-        {
-            (self.volumes, self.volumes_written) = (volumes, false);
-        }
+        self.name_tokens(pod);
+        self.resolve_volumes(pod);
         self.refused = pod::all_containers(pod)
             .filter_map(|container| {
                 Some((container.name.clone(), self.check_launch(pod, container).err()?))
@@ -51,6 +50,42 @@ impl Worker {
         // The missing object may be here now.
         if let Some(setup) = &mut self.setup {
             setup.make_due(Instant::now());
+        }
+    }
+
+    /// Notes the tokens that the volumes name.
+    fn name_tokens(&mut self, pod: &Pod) {
+        let has_files = self.shared.runtime.features().files;
+        let claims = if has_files { token::claims(pod) } else { BTreeSet::new() };
+        if claims.is_empty() {
+            self.tokens = None;
+            return;
+        }
+        let new = || Box::new(TokenTracker::new(&self.record.uid, &self.shared.settings));
+        self.tokens.get_or_insert_with(new).want(claims, Instant::now());
+    }
+
+    /// Resolves the content of the volumes.
+    pub(super) fn resolve_volumes(&mut self, pod: &Pod) {
+        let has_run = !self.containers.is_empty();
+        let tokens = self.tokens.as_ref();
+        let token = |claim: &TokenClaim| match tokens {
+            Some(tokens) => tokens.file(claim, has_run),
+            None => Ok(TokenFile::Absent),
+        };
+        let volumes = volume_content::resolve(&self.fields(pod), &self.assignment.objects, &token);
+        let is_awaited = tokens.is_some_and(|tokens| tokens.is_awaited());
+        // An answer comes within milliseconds: the status has no word of it until then.
+        let awaited = || WaitReason { reason: "ContainerCreating", message: String::new() };
+        self.missing = match &volumes {
+            Err(reason) => Some(reason.clone()),
+            Ok(_) => is_awaited.then(awaited),
+        };
+        if let Ok(volumes) = volumes
+            && self.missing.is_none()
+            && self.volumes != volumes
+        {
+            (self.volumes, self.volumes_written) = (volumes, false);
         }
     }
 

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use headwater_object::TokenClaim;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
 
 use super::probe_failure::ProbeFailure;
+use crate::api::client::EdgeError;
+use crate::container::token::Token;
 use crate::runtime::ImageError;
 
 /// The sender of a worker's signals. They are boxed: the channel has room for dozens, and the
@@ -26,6 +29,8 @@ pub(crate) enum Signal {
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.
     PreStop { container: String, attempt: u32 },
+    /// The edge answered a request for a token.
+    Token { claim: TokenClaim, result: Result<Token, EdgeError> },
     /// The pull of a container's image ended. The result is the image's id.
     Pull { container: String, result: Result<Arc<str>, ImageError> },
 }

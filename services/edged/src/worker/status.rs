@@ -127,7 +127,10 @@ fn container_status(
         waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
         ..ContainerState::default()
     };
-    let waits_for = |waiting: &WaitReason| wait(waiting.reason, Some(waiting.message.clone()));
+    let waits_for = |waiting: &WaitReason| {
+        let message = Some(waiting.message.clone()).filter(|message| !message.is_empty());
+        wait(waiting.reason, message)
+    };
     let (state, last) = match (runs, waiting) {
         (None, Some(waiting)) => (waits_for(waiting), None),
         (None, None) => (wait(waits, None), None),

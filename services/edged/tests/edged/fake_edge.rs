@@ -13,10 +13,10 @@ use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{
-    Done, EdgeStatus, Failure, Object, Operation, OperationResult, StatusRequest, WatchEvent,
-    WatchRequest,
+    Done, EdgeStatus, Failure, Object, Objects, Operation, OperationResult, StatusRequest,
+    WatchEvent, WatchRequest,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
@@ -36,6 +36,8 @@ struct State {
     objects: BTreeMap<String, Object>,
     complete: bool,
     failing: BTreeSet<String>,
+    /// The token of every ServiceAccount; `None`: there is no cloud.
+    token: Option<String>,
     watchers: Vec<mpsc::Sender<Result<WatchEvent, Status>>>,
     operations: watch::Sender<Vec<Operation>>,
 }
@@ -55,8 +57,14 @@ impl FakeEdge {
     pub(crate) fn start(socket: &Path, objects: &[Value], complete: bool) -> Self {
         let (sender, operations) = watch::channel(Vec::new());
         let objects = objects.iter().map(object).map(|o| (o.key.clone(), o)).collect();
-        let failing = BTreeSet::new();
-        let state = State { objects, complete, failing, watchers: Vec::new(), operations: sender };
+        let state = State {
+            objects,
+            complete,
+            failing: BTreeSet::new(),
+            token: None,
+            watchers: Vec::new(),
+            operations: sender,
+        };
         let state = Arc::new(Mutex::new(state));
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).expect("the socket is free");
@@ -103,6 +111,11 @@ impl FakeEdge {
         } else {
             state.failing.remove(resource);
         }
+    }
+
+    /// Requests for tokens have this one as their answer from now on, or no answer of a cloud.
+    pub(crate) fn set_token(&self, token: Option<&str>) {
+        self.state.lock().expect("not poisoned").token = token.map(str::to_owned);
     }
 
     /// Sends an operation to the subscriber.
@@ -217,6 +230,16 @@ impl State {
         events
     }
 
+    fn token_answer(&self) -> Outcome {
+        let Some(token) = &self.token else {
+            let message = "no connection to the cloud".to_owned();
+            return Outcome::Failure(Failure { code: Code::Unavailable.into(), message });
+        };
+        let answer = json!({"spec": {"expirationSeconds": 3600}, "status": {"token": token}});
+        let object = answer.to_string().into_bytes().into();
+        Outcome::Objects(Objects { objects: vec![Object { object, ..Object::default() }] })
+    }
+
     fn send(&mut self, event: WatchEvent) {
         self.watchers.retain(|watcher| match watcher.try_send(Ok(event.clone())) {
             Ok(()) => true,
@@ -242,7 +265,12 @@ impl Meta for Service {
             let outcome = Some(Outcome::Failure(failure));
             return Ok(Response::new(OperationResult { id, outcome }));
         }
+        let is_token = operation.verb() == Verb::Token;
         state.operations.send_modify(|all| all.push(operation));
+        if is_token {
+            let outcome = Some(state.token_answer());
+            return Ok(Response::new(OperationResult { id, outcome }));
+        }
         let outcome = Some(Outcome::Done(Done { unchanged: false }));
         Ok(Response::new(OperationResult { id, outcome }))
     }

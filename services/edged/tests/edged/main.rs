@@ -15,4 +15,5 @@ mod mounts;
 mod node;
 mod sandboxes;
 mod shim;
+mod tokens;
 mod view;

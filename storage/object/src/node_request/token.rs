@@ -1,7 +1,7 @@
 //! A request for a token of a ServiceAccount.
 
 use bytes::Bytes;
-use headwater_event::{RequestError, ResourceKey};
+use headwater_event::{KeyError, RequestError, ResourceKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -54,6 +54,32 @@ struct BoundObject {
 }
 
 impl TokenClaim {
+    /// The claim for the token that a projected volume of `pod` names. A life outside the bounds is the
+    /// nearest one inside: a node renews the token before its end.
+    ///
+    /// # Errors
+    /// `account` is no name of a ServiceAccount.
+    pub fn of_volume(
+        pod: &ResourceKey,
+        uid: &str,
+        account: &str,
+        audience: Option<&str>,
+        life_seconds: Option<i64>,
+    ) -> Result<Self, KeyError> {
+        let (shortest, longest) = LIFE_SECONDS.into_inner();
+        let life_seconds = match life_seconds {
+            Some(wanted) => u64::try_from(wanted).unwrap_or(shortest).clamp(shortest, longest),
+            None => LIFE_SECONDS_DEFAULT,
+        };
+        Ok(Self {
+            account: ResourceKey::new(pod.namespace(), "serviceaccount", account)?,
+            pod: pod.clone(),
+            uid: uid.to_owned(),
+            audience: audience.filter(|audience| !audience.is_empty()).map(str::to_owned),
+            life_seconds,
+        })
+    }
+
     /// Reads the claim of a `TokenRequest` for a token of `account`.
     ///
     /// # Errors
@@ -200,6 +226,25 @@ mod tests {
                 other => panic!("{why}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn the_claim_of_a_volume_is_one_that_the_checks_pass() {
+        let pod: ResourceKey = "shop/pod/web".parse().expect("a key");
+        for (audience, wanted, life_seconds) in [
+            (None, None, 3_600),
+            (Some(""), Some(3_607), 3_607),
+            (Some("vault"), Some(1), 600),
+            (Some("vault"), Some(-5), 600),
+            (Some("vault"), Some(1 << 32), 86_400),
+        ] {
+            let claim = TokenClaim::of_volume(&pod, "u1", "robot", audience, wanted);
+            let claim = claim.expect("a claim");
+            assert_eq!(claim.life_seconds, life_seconds, "{wanted:?}");
+            assert_eq!(claim.check(Some(POD.as_bytes())), Ok(()), "{audience:?}");
+            assert_eq!(TokenClaim::parse(&account(), &claim.body()), Ok(claim));
+        }
+        assert!(TokenClaim::of_volume(&pod, "u1", "a/b", None, None).is_err());
     }
 
     #[test]

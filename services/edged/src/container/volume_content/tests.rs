@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::super::token::{Token, TokenFile};
 use super::super::volume::VolumeFile;
 use super::super::volume_files::is_safe_path;
 use super::*;
+use headwater_object::TokenClaim;
 use k8s_openapi::api::core::v1::Pod;
 
 fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReason> {
@@ -14,7 +16,13 @@ fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReaso
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
     let fields = FieldSource::on_a_test_node(&pod);
-    resolve(&fields, objects).map(|mut volumes| volumes.remove(0).content)
+    let token = |claim: &TokenClaim| match claim.audience.as_deref() {
+        None => Ok(TokenFile::Token(Token::from("for the API".to_owned()))),
+        Some("kept") => Ok(TokenFile::Kept),
+        Some("absent") => Ok(TokenFile::Absent),
+        Some(_) => Err("no cloud".to_owned()),
+    };
+    resolve(&fields, objects, &token).map(|mut volumes| volumes.remove(0).content)
 }
 
 fn objects(all: &[(&str, Value)]) -> Objects {
@@ -28,7 +36,9 @@ fn objects(all: &[(&str, Value)]) -> Objects {
 
 fn files(content: VolumeContent) -> Vec<(String, String, u32)> {
     let VolumeContent::Files(files) = content else { panic!("no files: {content:?}") };
-    let text = |file: &VolumeFile| String::from_utf8_lossy(&file.bytes).into_owned();
+    let text = |file: &VolumeFile| {
+        String::from_utf8_lossy(file.bytes.as_deref().expect("content")).into_owned()
+    };
     files.iter().map(|(name, file)| (name.clone(), text(file), file.mode)).collect()
 }
 
@@ -88,10 +98,36 @@ fn a_projected_volume_joins_its_sources() {
         {"downwardAPI": {"items": [
             {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
         {"serviceAccountToken": {"path": "token"}},
+        {"serviceAccountToken": {"path": "none", "audience": "absent"}},
     ]}});
     let labels = "app=\"web\"\ntier=\"front\"";
-    let wanted = [file("a", "1", 0o440), file("b", "2", 0o440), file("labels", labels, 0o440)];
+    let wanted = [
+        file("a", "1", 0o440),
+        file("b", "2", 0o440),
+        file("labels", labels, 0o440),
+        file("token", "for the API", 0o440),
+    ];
     assert_eq!(files(resolved(volume, &objects).expect("there")), wanted);
+}
+
+#[test]
+fn a_token_that_is_not_there_is_named_or_kept() {
+    let source = |audience: &str| {
+        json!({"name": "v", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "audience": audience}}]}})
+    };
+    let objects = Objects::default();
+    let waiting = resolved(source("vault"), &objects).expect_err("missing");
+    let wanted = "MountVolume.SetUp failed for volume \"v\" : failed to fetch token: no cloud";
+    assert_eq!((waiting.reason, &*waiting.message), ("ContainerCreating", wanted));
+    let VolumeContent::Files(kept) = resolved(source("kept"), &objects).expect("there") else {
+        panic!("no files");
+    };
+    assert_eq!(kept["token"], VolumeFile { bytes: None, mode: 0o644, owner: None });
+    let mut outside = source("vault");
+    outside["projected"]["sources"][0]["serviceAccountToken"]["path"] = json!("../token");
+    let waiting = resolved(outside, &objects).expect_err("outside");
+    assert!(waiting.message.contains("leaves the volume"), "{}", waiting.message);
 }
 
 #[test]

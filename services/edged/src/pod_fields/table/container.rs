@@ -79,7 +79,8 @@ static VOLUME_MOUNT: Type = Type {
         field("mountPath").remark(
             "with `process` a relative path lies below the container's working directory, \
              `$HEADWATER_ROOT`; an absolute one needs a pod worker with the rights of root, and is \
-             refused otherwise",
+             refused otherwise, but for that of the token which an API server adds: it lies below \
+             `$HEADWATER_ROOT` then",
         ),
         field("mountPropagation").refused(
             PROCESS,

@@ -19,11 +19,8 @@ pub(in super::super) static POD_SPEC: Type = Type {
     fields: &[
         field("activeDeadlineSeconds"),
         typed("affinity", &AFFINITY),
-        field("automountServiceAccountToken").noted(
-            ALL,
-            Is(&["false"]),
-            "the edge has no tokens of service accounts to mount",
-        ),
+        field("automountServiceAccountToken")
+            .remark("an API server adds the volume; a manifest folder has none to add"),
         typed("containers", &CONTAINER),
         typed("dnsConfig", &POD_DNS_CONFIG),
         field("dnsPolicy").refused(
@@ -82,7 +79,8 @@ pub(in super::super) static POD_SPEC: Type = Type {
         ),
         typed("securityContext", &POD_SECURITY_CONTEXT),
         field("serviceAccount").remark("as `serviceAccountName`, whose old name it is"),
-        field("serviceAccountName").remark("in the downward API; the edge has no tokens"),
+        field("serviceAccountName")
+            .remark("in the downward API, and for the tokens of projected volumes"),
         field("setHostnameAsFQDN").noted(PROCESS, Is(&["false"]), "the host keeps its name"),
         field("shareProcessNamespace").remark(SHARED),
         field("subdomain").noted(ALL, Never, "the pod gets no name in DNS"),

@@ -120,12 +120,8 @@ static VOLUME_PROJECTION: Type = Type {
         typed("configMap", &CONFIG_MAP_PROJECTION),
         typed("downwardAPI", &DOWNWARD_API_PROJECTION),
         typed("secret", &SECRET_PROJECTION),
-        // An API server adds this source to every pod: refusing it would refuse every pod.
-        field("serviceAccountToken").noted(
-            ALL,
-            Never,
-            "the edge has no tokens of service accounts: the volume has the other files",
-        ),
+        typed("serviceAccountToken", &SERVICE_ACCOUNT_TOKEN_PROJECTION)
+            .remark("needs a Kubernetes API behind the controller, and waits without one"),
     ],
 };
 
@@ -137,6 +133,16 @@ static CONFIG_MAP_PROJECTION: Type = Type {
 static SECRET_PROJECTION: Type = Type {
     name: "SecretProjection",
     fields: &[typed("items", &KEY_TO_PATH), field("name"), field("optional")],
+};
+
+static SERVICE_ACCOUNT_TOKEN_PROJECTION: Type = Type {
+    name: "ServiceAccountTokenProjection",
+    fields: &[
+        field("audience"),
+        field("expirationSeconds")
+            .remark("600 to 86400: a value outside is the nearest one inside"),
+        field("path"),
+    ],
 };
 
 static DOWNWARD_API_PROJECTION: Type =

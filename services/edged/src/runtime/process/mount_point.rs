@@ -19,6 +19,9 @@ use crate::container::Mount;
 /// 100,000 of them by default.
 pub(super) const ENTRIES_MAX: usize = 1024;
 
+/// The mountPath of the volume with a token that an API server adds to pods.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// The kernel's own file systems: their entries come and go with processes and devices.
 const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
 
@@ -104,6 +107,11 @@ pub(super) fn check(
         .collect();
     for (index, path) in &absolute {
         let failed = |why: String| Err((*index, format!("{}: {why}", path.display())));
+        // An API server adds it to every pod, and no author can write another path: without a view it
+        // lies below the container's root directory alone.
+        if !can_separate && path == Path::new(TOKEN_PATH) {
+            continue;
+        }
         if !can_separate {
             let relative = path.strip_prefix("/").unwrap_or(path).display();
             return failed(format!(
@@ -164,6 +172,7 @@ mod tests {
     fn without_the_rights_of_root_an_absolute_path_is_refused_and_a_relative_one_is_not() {
         let dir = Path::new("/srv/headwater");
         check(&container(&["etc/app", "data"]), dir, false).expect("below the root directory");
+        check(&container(&[TOKEN_PATH, "data"]), dir, false).expect("no author wrote it");
         let (index, why) =
             check(&container(&["data", "/etc/app"]), dir, false).expect_err("refused");
         assert_eq!(index, 1);

@@ -10,8 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{
+    MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, lchown, symlink,
+};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -77,7 +79,7 @@ pub(super) fn write(
             VolumeContent::Files(files) => {
                 let memory = memory.volume(pod, &volume.name).filter(|_| volume.is_secret);
                 let place = memory.as_ref().unwrap_or(&path);
-                replace_files(place, files, audience)
+                write_files(place, &path, files, audience)
                     .map_err(FileError::new("write the files of", place))?;
                 if let Some(memory) = &memory {
                     remove_files(&path)?;
@@ -214,6 +216,18 @@ fn check_place(root: &Path, mount: &Mount, path: &Path, target: &Path) -> Result
     Err(RuntimeError::Volume { volume: mount.volume.clone(), cause })
 }
 
+/// Writes the files of a volume to `dir`. Files without content are those at `present`: a secret volume moves
+/// to memory when the pod worker starts again.
+fn write_files(
+    dir: &Path,
+    present: &Path,
+    files: &BTreeMap<String, VolumeFile>,
+    audience: Audience,
+) -> io::Result<()> {
+    let complete = with_kept(&present.join(DATA), files, audience);
+    replace_files(dir, complete.as_ref().unwrap_or(files), audience)
+}
+
 /// Replaces all files of a volume at once: it writes them beside the old ones, then replaces one
 /// link. A reader sees all old files or all new files.
 fn replace_files(
@@ -239,7 +253,13 @@ fn replace_files(
         if let Some(parent) = path.parent() {
             create_dirs(parent, audience.own_dir() | group_bits)?;
         }
-        fs::write(&path, &file.bytes)?;
+        // Its mode is the final one before others may read it.
+        let mut new_file = fs::OpenOptions::new();
+        let mut new_file = new_file.write(true).create_new(true).mode(0o600).open(&path)?;
+        new_file.write_all(file.bytes.as_deref().unwrap_or_default())?;
+        if let Some(owner) = file.owner {
+            chown(&path, Some(owner), None)?;
+        }
         fs::set_permissions(&path, Permissions::from_mode(mode(file)))?;
     }
     let swapped = dir.join("..data_tmp");
@@ -265,7 +285,34 @@ fn replace_files(
     Ok(())
 }
 
-/// Whether the directory holds exactly these files, with these modes.
+/// The files with the content of those that stay as they are, and without those that are not there, or
+/// `None` if each file has its own content. Only a runtime that runs containers as other users gives files away.
+fn with_kept(
+    dir: &Path,
+    files: &BTreeMap<String, VolumeFile>,
+    audience: Audience,
+) -> Option<BTreeMap<String, VolumeFile>> {
+    let is_final = |file: &VolumeFile| {
+        file.bytes.is_some() && (file.owner.is_none() || audience == Audience::Users)
+    };
+    if files.values().all(is_final) {
+        return None;
+    }
+    let present = |name: &String| {
+        let path = dir.join(name);
+        // A container may have put a pipe there, and a read from it would not end.
+        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
+        if is_file { fs::read(&path).ok() } else { None }
+    };
+    let complete = files.iter().filter_map(|(name, file)| {
+        let bytes = file.bytes.clone().or_else(|| present(name))?;
+        let owner = file.owner.filter(|_| audience == Audience::Users);
+        Some((name.clone(), VolumeFile { bytes: Some(bytes), mode: file.mode, owner }))
+    });
+    Some(complete.collect())
+}
+
+/// Whether the directory holds exactly these files, with these modes and owners.
 fn holds(
     dir: &Path,
     files: &BTreeMap<String, VolumeFile>,
@@ -279,12 +326,14 @@ fn holds(
         let is_same = match fs::metadata(&path) {
             // A container may have put a pipe there, and a read from it would not end.
             Ok(metadata) => {
-                metadata.is_file() && metadata.permissions().mode() & 0o777 == mode(file)
+                metadata.is_file()
+                    && metadata.permissions().mode() & 0o777 == mode(file)
+                    && file.owner.is_none_or(|owner| metadata.uid() == owner)
             }
             Err(_) => false,
         };
         // A mode may deny reading even to the owner: a file that cannot be read is written again.
-        if !is_same || fs::read(&path).ok().as_ref() != Some(&file.bytes) {
+        if !is_same || fs::read(&path).ok() != file.bytes {
             return Ok(false);
         }
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn files(all: &[(&str, &str)]) -> BTreeMap<String, VolumeFile> {
-    let file = |text: &str| VolumeFile { bytes: text.as_bytes().to_vec(), mode: 0o640 };
+    let file =
+        |text: &str| VolumeFile { bytes: Some(text.as_bytes().to_vec()), mode: 0o640, owner: None };
     all.iter().map(|(name, text)| ((*name).to_owned(), file(text))).collect()
 }
 
@@ -37,6 +38,54 @@ fn a_volume_shows_exactly_its_files_after_every_replacement() {
         }
         let hidden = entries(&dir).expect("listed").len() - wanted.len();
         assert_eq!(hidden, 2, "the link and what it points at, and nothing older");
+    }
+}
+
+#[test]
+fn a_file_without_content_stays_as_it_is_and_moves_on_with_the_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let replace = |all: &BTreeMap<String, VolumeFile>| {
+        write_files(dir.path(), dir.path(), all, Audience::Users).expect("replaced");
+        visible(dir.path()).into_iter().map(|name| {
+            let text = fs::read_to_string(dir.path().join(&name)).expect("a file");
+            (name, text)
+        })
+    };
+    let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    };
+    let kept = || VolumeFile { bytes: None, mode: 0o600, owner: None };
+    let mut all = files(&[("a", "1")]);
+    all.insert("token".to_owned(), kept());
+    assert!(replace(&all).eq(pairs(&[("a", "1")])), "there is none to keep");
+    assert!(
+        replace(&files(&[("a", "1"), ("token", "t")])).eq(pairs(&[("a", "1"), ("token", "t")]))
+    );
+    let mut all = files(&[("a", "2")]);
+    all.insert("token".to_owned(), kept());
+    assert!(replace(&all).eq(pairs(&[("a", "2"), ("token", "t")])));
+    let token = fs::metadata(dir.path().join("token")).expect("a file");
+    assert_eq!(token.permissions().mode() & 0o777, 0o600);
+    let moved = dir.path().join("moved");
+    write_files(&moved, dir.path(), &all, Audience::Users).expect("moved");
+    assert_eq!(fs::read_to_string(moved.join("token")).expect("a file"), "t");
+}
+
+#[test]
+fn a_file_is_given_to_its_owner_where_containers_are_other_users() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let own = nix::unistd::geteuid().as_raw();
+    let other = if own == 0 { 4711 } else { own };
+    let mut all = files(&[("a", "1")]);
+    let bytes = Some(b"t".to_vec());
+    all.insert("token".to_owned(), VolumeFile { bytes, mode: 0o600, owner: Some(other) });
+    for (audience, owner) in [(Audience::Owner, own), (Audience::Users, other)] {
+        write_files(dir.path(), dir.path(), &all, audience).expect("replaced");
+        let token = fs::metadata(dir.path().join("token")).expect("a file");
+        assert_eq!((token.uid(), token.mode() & 0o777), (owner, 0o600), "{audience:?}");
+        let before = fs::read_link(dir.path().join(DATA)).expect("a link");
+        write_files(dir.path(), dir.path(), &all, audience).expect("replaced");
+        assert_eq!(fs::read_link(dir.path().join(DATA)).expect("a link"), before, "unchanged");
     }
 }
 
