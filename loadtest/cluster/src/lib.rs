@@ -51,4 +51,4 @@ pub use error::ClusterError;
 pub use headwater_daemon::Daemon;
 pub use part::Part;
 pub use program::Program;
-pub use suite::{CaseOutcome, CaseResult, SuiteRun};
+pub use suite::{CaseOutcome, CaseResult, SuiteCase, SuiteRun};

@@ -87,6 +87,11 @@ impl Program {
         self.home.join(LINKS)
     }
 
+    /// The file of kubectl, for a program that runs it by its path.
+    pub(crate) fn kubectl_path(&self) -> PathBuf {
+        self.links().join(KUBECTL)
+    }
+
     /// The version of Kubernetes, such as `v1.36.3`.
     pub fn version(&self) -> &'static str {
         self.version

@@ -7,8 +7,15 @@ use std::time::{Duration, SystemTime};
 use crate::place::Place;
 
 /// The commands with a long form, in the order of their report.
-pub(crate) const ALL: [&str; 6] =
-    ["survive crash", "survive power", "survive kafka", "survive sim", "fuzz", "bench"];
+pub(crate) const ALL: [&str; 7] = [
+    "survive crash",
+    "survive power",
+    "survive kafka",
+    "survive sim",
+    "survive conformance",
+    "fuzz",
+    "bench",
+];
 
 /// Records that the long form `name` passed now.
 pub(crate) fn passed(place: &Place, name: &str) {
@@ -24,7 +31,7 @@ pub(crate) fn report(place: &Place) {
     for name in ALL {
         let time = fs::metadata(file(place, name)).and_then(|metadata| metadata.modified());
         let age = time.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        eprintln!("  {name:<14} {}", describe(age));
+        eprintln!("  {name:<19} {}", describe(age));
     }
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask survive`: the long form of the tests that kill processes, cut the power and
-//! simulate: any number of rounds, or a seed that one of them printed.
+//! simulate, and of Kubernetes' own: any number of rounds, or a seed that one of them printed.
 
 use std::process::Command;
 
@@ -9,13 +9,15 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|sim|conformance...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
   kafka       parts as processes on a real Kafka: kill -9 and freezes of each, alone and in
               pairs, competing controllers
   sim         controllers, hubs, edges and workers in one deterministic run per seed
+  conformance Kubernetes' own cases on edges: a round is every case that the list has as passing,
+              without rounds those of every check; it has no seed
   --rounds N  the number of rounds (default: that of `cargo xtask test`)
   --seed N    repeat the run of this seed
 ";
@@ -26,34 +28,48 @@ struct Test {
     name: &'static str,
     /// The test binary of the workspace.
     target: &'static str,
+    /// The tests of this binary, by the beginning of their names; else all.
+    tests: Option<&'static str>,
     rounds: &'static str,
-    seed: &'static str,
+    /// A test without chance has none.
+    seed: Option<&'static str>,
 }
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 5] = [
     Test {
         name: "crash",
         target: "crash",
+        tests: None,
         rounds: "HEADWATER_CRASH_ROUNDS",
-        seed: "HEADWATER_CRASH_SEED",
+        seed: Some("HEADWATER_CRASH_SEED"),
     },
     Test {
         name: "power",
         target: "power",
+        tests: None,
         rounds: "HEADWATER_POWER_ROUNDS",
-        seed: "HEADWATER_POWER_SEED",
+        seed: Some("HEADWATER_POWER_SEED"),
     },
     Test {
         name: "kafka",
         target: "survive",
+        tests: None,
         rounds: "HEADWATER_SURVIVE_ROUNDS",
-        seed: "HEADWATER_SURVIVE_SEED",
+        seed: Some("HEADWATER_SURVIVE_SEED"),
     },
     Test {
         name: "sim",
         target: "seeds",
+        tests: None,
         rounds: "HEADWATER_SIM_SEEDS",
-        seed: "HEADWATER_SIM_SEED",
+        seed: Some("HEADWATER_SIM_SEED"),
+    },
+    Test {
+        name: "conformance",
+        target: "kubernetes",
+        tests: Some("conformance::"),
+        rounds: "HEADWATER_CONFORMANCE_ROUNDS",
+        seed: None,
     },
 ];
 
@@ -77,9 +93,11 @@ pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
         eprintln!("== {}", test.name);
         let args = ["test", "--workspace", "--locked", "--test", test.target];
         let mut command = place.cargo(&args);
-        command.args(["--", "--nocapture"]);
+        command.args(["--", "--nocapture"]).args(test.tests);
         set(&mut command, test.rounds, arguments.rounds);
-        set(&mut command, test.seed, arguments.seed);
+        if let Some(seed) = test.seed {
+            set(&mut command, seed, arguments.seed);
+        }
         step::run(&mut command)?;
         if arguments.rounds.is_some() {
             long_form::passed(place, &format!("survive {}", test.name));
@@ -117,6 +135,10 @@ fn parse(args: &[String]) -> Result<Arguments, Failure> {
     if arguments.seed.is_some() && arguments.tests.len() > 1 {
         return Err(Failure::usage(format!("a seed belongs to one test: name it\n\n{USAGE}")));
     }
+    let seedless = arguments.tests.iter().find(|test| test.seed.is_none());
+    if let (Some(test), Some(_)) = (seedless, arguments.seed) {
+        return Err(Failure::usage(format!("{} has no seed\n\n{USAGE}", test.name)));
+    }
     Ok(arguments)
 }
 
@@ -144,6 +166,7 @@ mod tests {
             (&["crash", "--rounds"], "--rounds"),
             (&["crash", "--rounds", "many"], "--rounds"),
             (&["--seed", "7"], "one test"),
+            (&["conformance", "--seed", "7"], "no seed"),
         ] {
             let failure = asked(words).expect_err("no sense").to_string();
             assert!(failure.contains(named), "{words:?}: {failure}");

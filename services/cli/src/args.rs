@@ -9,6 +9,7 @@ pub mod run;
 pub mod tls;
 pub mod topics;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -138,6 +139,9 @@ pub struct Up {
     /// Runtime of the pods [default: process]
     #[arg(long)]
     pub runtime: Option<Runtime>,
+    /// Address that the nodes state for themselves and their pods [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub node_address: Option<IpAddr>,
     /// Interval of the pod status snapshots of a node, besides those on change [default: 60s]
     #[arg(long, value_name = "DURATION")]
     pub sync_interval: Option<humantime::Duration>,

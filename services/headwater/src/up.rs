@@ -214,7 +214,10 @@ impl Composition {
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
                 runtime: Some(runtime(settings.runtime, true)?),
-                pod_bounds: PodBounds::default(),
+                pod_bounds: PodBounds {
+                    node_address: settings.node_address,
+                    ..PodBounds::default()
+                },
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,

@@ -71,9 +71,9 @@ pub(crate) struct OwnedNode {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeStatus {
     fields: Map<String, Value>,
-    /// Of everything but times.
+    /// Of everything but times and extended resources, which others may set, too.
     pub(crate) digest: Digest,
-    /// Of everything.
+    /// Of everything but extended resources.
     pub(crate) timed: Digest,
     /// The status of the condition Ready.
     pub(crate) ready: Box<str>,
@@ -163,8 +163,13 @@ impl NodeStatus {
         fields.insert("conditions".to_owned(), Value::Array(conditions));
         let mut owned = Value::Object(fields);
         whole_seconds::cut(&mut owned);
-        let timed = digest(&owned);
         let mut untimed = owned.clone();
+        for part in RESOURCES {
+            if let Some(resources) = untimed.get_mut(part).and_then(Value::as_object_mut) {
+                resources.retain(|name, _| !is_extended(name));
+            }
+        }
+        let timed = digest(&untimed);
         for condition in untimed["conditions"].as_array_mut().into_iter().flatten() {
             if let Some(condition) = condition.as_object_mut() {
                 condition.remove("lastHeartbeatTime");
@@ -188,7 +193,8 @@ impl NodeStatus {
         for resources in RESOURCES {
             let resources = status.entry(resources).or_insert_with(|| json!({}));
             let Some(resources) = resources.as_object_mut() else { continue };
-            for gone in view.resources.iter().filter(|name| !self.resources.contains(name)) {
+            let shown = view.resources.iter().filter(|name| !is_extended(name));
+            for gone in shown.filter(|name| !self.resources.contains(name)) {
                 resources.insert(gone.to_string(), Value::Null);
             }
         }
@@ -209,6 +215,12 @@ impl NodeStatus {
         }
         json!({"metadata": {"uid": view.uid}, "status": status})
     }
+}
+
+/// Whether `resource` is an extended one, of a domain that is not Kubernetes'. A node does not own those
+/// that it does not report: an administrator advertises them by the API, and a kubelet keeps them.
+fn is_extended(resource: &str) -> bool {
+    resource.contains('/') && !resource.contains("kubernetes.io/")
 }
 
 /// Whether a node may set the label `key` on itself, by NodeRestriction's list. Labels outside of
@@ -302,20 +314,33 @@ mod tests {
     }
 
     #[test]
+    fn an_extended_resource_of_others_is_neither_compared_nor_removed() {
+        let mut shown = node();
+        shown["status"]["capacity"]["example.com/dongle"] = "4".into();
+        let (reported, view) = (owned(&node()).status, RawObject::new(shown.clone()));
+        let shown = owned(&shown).status;
+        assert_eq!((reported.digest, reported.timed), (shown.digest, shown.timed));
+        let patch = reported.patch(&NodeView::of(&view, 0), 0);
+        assert_eq!(patch["status"]["capacity"], json!({"cpu": "4"}));
+        let patch = shown.patch(&NodeView::of(&RawObject::new(node()), 0), 0);
+        assert_eq!(patch["status"]["capacity"]["example.com/dongle"], "4", "its own is written");
+    }
+
+    #[test]
     fn a_patch_removes_resources_replaces_addresses_and_dates_a_condition_that_others_wrote() {
         let status = owned(&node()).status;
         let shown = |ready: &str| {
             let object = json!({
                 "metadata": {"uid": "u"},
                 "status": {
-                    "capacity": {"cpu": "2", "example.com/gone": "1"},
+                    "capacity": {"cpu": "2", "hugepages-2Mi": "1Gi"},
                     "conditions": [{"type": "Ready", "status": ready}],
                 },
             });
             NodeView::of(&RawObject::new(object), 0)
         };
         let patch = status.patch(&shown("Unknown"), 1_000_000_000);
-        assert_eq!(patch["status"]["capacity"], json!({"cpu": "4", "example.com/gone": null}));
+        assert_eq!(patch["status"]["capacity"], json!({"cpu": "4", "hugepages-2Mi": null}));
         assert_eq!(patch["status"]["addresses"][1], json!({"$patch": "replace"}));
         let ready = &patch["status"]["conditions"][0];
         assert_eq!(ready["lastTransitionTime"], "2001-09-09T01:46:40Z");

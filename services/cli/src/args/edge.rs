@@ -1,5 +1,6 @@
 //! The arguments of `edge` and `edged`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -22,6 +23,9 @@ pub struct Pods {
     /// [default: 110; hollow: 10000]
     #[arg(long, value_name = "N")]
     pub pods_max: Option<u32>,
+    /// Address that the node states for itself and its pods [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub node_address: Option<IpAddr>,
     /// Events of the pods that the node sends to the cloud [default: warnings]
     #[arg(long)]
     pub events: Option<Events>,
@@ -82,6 +86,7 @@ impl Pods {
             .with("runtime", self.runtime)
             .switch("allow_root", self.allow_root)
             .with("pods_max", self.pods_max)
+            .with("node_address", self.node_address)
             .with("events", self.events)
     }
 }

@@ -1,5 +1,6 @@
 //! The settings of `edge`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) allow_root: bool,
     /// The number of pods that the node has room for. The default is that of the runtime.
     pub(crate) pods_max: Option<u32>,
+    /// The node's address, and that of its pods. The default is loopback.
+    pub(crate) node_address: Option<IpAddr>,
     /// Which Events of its pods the node sends.
     pub(crate) events: Events,
     /// When the node lacks a resource.
@@ -74,6 +77,7 @@ impl Default for EdgeSettings {
             runtime: None,
             allow_root: false,
             pods_max: None,
+            node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
             api_user: None,
@@ -111,10 +115,13 @@ impl Settings for EdgeSettings {
             }
             _ => {}
         }
-        if !self.edged && self.pods_max.is_some() {
-            let what = "with --no-edged this process runs no pods: set pods_max of `headwater \
-                        edged` instead";
-            return Err(InvalidSetting::new("pods_max", what));
+        let of_pods =
+            [("pods_max", self.pods_max.is_some()), ("node_address", self.node_address.is_some())];
+        if let Some((key, _)) = of_pods.into_iter().find(|(_, is_set)| *is_set && !self.edged) {
+            let what = format!(
+                "with --no-edged this process runs no pods: set {key} of `headwater edged` instead"
+            );
+            return Err(InvalidSetting::new(key, what));
         }
         self.pod_bounds().check()?;
         if self.api_user.is_some() && self.api_socket.is_none() {
@@ -135,7 +142,12 @@ impl Settings for EdgeSettings {
 impl EdgeSettings {
     /// Returns the bounds of the node's pods.
     pub(crate) fn pod_bounds(&self) -> PodBounds {
-        PodBounds { pods_max: self.pods_max, pressure: self.pressure, events: self.events }
+        PodBounds {
+            pods_max: self.pods_max,
+            pressure: self.pressure,
+            events: self.events,
+            node_address: self.node_address,
+        }
     }
 
     /// Returns the addresses of hubs.
@@ -247,6 +259,16 @@ mod tests {
             (
                 EdgeSettings { edged: false, runtime: None, pods_max: Some(9), ..whole() },
                 "pods_max",
+                "headwater edged",
+            ),
+            (
+                EdgeSettings {
+                    edged: false,
+                    runtime: None,
+                    node_address: Some(IpAddr::from([192, 0, 2, 7])),
+                    ..whole()
+                },
+                "node_address",
                 "headwater edged",
             ),
             (EdgeSettings { pods_max: Some(0), ..whole() }, "pods_max", "1 to 10000"),

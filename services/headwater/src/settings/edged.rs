@@ -1,5 +1,6 @@
 //! The settings of `edged`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use headwater_event::NodeName;
@@ -26,6 +27,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) allow_root: bool,
     /// The number of pods that the node has room for. The default is that of the runtime.
     pub(crate) pods_max: Option<u32>,
+    /// The node's address, and that of its pods. The default is loopback.
+    pub(crate) node_address: Option<IpAddr>,
     /// Which Events of its pods the node sends.
     pub(crate) events: Events,
     /// When the node lacks a resource.
@@ -50,6 +53,7 @@ impl Default for EdgedSettings {
             runtime: None,
             allow_root: false,
             pods_max: None,
+            node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
             data: DATA_DEFAULT.into(),
@@ -82,7 +86,12 @@ impl Settings for EdgedSettings {
 impl EdgedSettings {
     /// Returns the bounds of the node's pods.
     pub(crate) fn pod_bounds(&self) -> PodBounds {
-        PodBounds { pods_max: self.pods_max, pressure: self.pressure, events: self.events }
+        PodBounds {
+            pods_max: self.pods_max,
+            pressure: self.pressure,
+            events: self.events,
+            node_address: self.node_address,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! How many pods a node has room for, when it lacks a resource, and which Events it sends: settings of
-//! `edge` and `edged`.
+//! How many pods a node has room for, when it lacks a resource, which Events it sends, and its address:
+//! settings of `edge` and `edged`.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct PodBounds {
     pub(crate) pressure: Pressure,
     /// Which Events the node sends.
     pub(crate) events: Events,
+    /// The node's address, and that of its pods; `None`: loopback.
+    pub(crate) node_address: Option<IpAddr>,
 }
 
 impl Default for Pressure {
@@ -78,6 +81,7 @@ impl PodBounds {
         if let Some(pods_max) = self.pods_max {
             check("pods_max", pods_max, &PODS_MAX)?;
         }
+        check_node_address(self.node_address)?;
         check("pressure.memory_available_mib", memory_available_mib, &MEMORY_AVAILABLE_MIB)?;
         check("pressure.disk_available_percent", disk_available_percent, &PERCENT)?;
         check("pressure.files_free_percent", files_free_percent, &PERCENT)?;
@@ -102,6 +106,9 @@ impl PodBounds {
         if let Some(pods_max) = self.pods_max {
             config.settings.pods_max = pods_max;
         }
+        if let Some(address) = self.node_address {
+            config.node_address = address;
+        }
         config.settings.events = match self.events {
             Events::None => EventLevel::None,
             Events::Warnings => EventLevel::Warnings,
@@ -114,6 +121,20 @@ impl PodBounds {
             pids_available_percent,
             hold,
         };
+    }
+}
+
+/// Checks that other machines can have the address for this node.
+///
+/// # Errors
+/// It is the address of no machine, or of many.
+pub(crate) fn check_node_address(address: Option<IpAddr>) -> Result<(), InvalidSetting> {
+    match address {
+        Some(address) if address.is_unspecified() || address.is_multicast() => {
+            let what = format!("{address} is the address of no machine: set that of this node");
+            Err(InvalidSetting::new("node_address", what))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -149,7 +170,11 @@ mod tests {
         assert_eq!(unset.settings.pods_max, 10_000, "a hollow node has room for many");
         assert_eq!(unset.settings.pressure, PressureSettings::default());
         let pressure = Pressure { memory_available_mib: 3, ..Pressure::default() };
-        let set = config(PodBounds { pods_max: Some(7), pressure, events: Events::All });
+        assert_eq!(unset.node_address, IpAddr::from([127, 0, 0, 1]));
+        let node_address = Some(IpAddr::from([192, 0, 2, 7]));
+        let events = Events::All;
+        let set = config(PodBounds { pods_max: Some(7), pressure, events, node_address });
+        assert_eq!(set.node_address, IpAddr::from([192, 0, 2, 7]));
         assert_eq!(unset.settings.events, EventLevel::Warnings);
         assert_eq!(set.settings.events, EventLevel::All);
         assert_eq!(set.settings.pods_max, 7);
@@ -187,6 +212,11 @@ mod tests {
                 "pressure.pids_available_percent",
                 "0 to 99",
                 with(&|b| b.pressure.pids_available_percent = 255),
+            ),
+            (
+                "node_address",
+                "0.0.0.0 is the address of no machine",
+                with(&|b| b.node_address = Some(IpAddr::from([0, 0, 0, 0]))),
             ),
             ("pressure.hold", "at most 24h", with(&|b| b.pressure.hold = Duration::from_hours(25))),
         ] {

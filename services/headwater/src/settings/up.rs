@@ -1,5 +1,6 @@
 //! The settings of `up`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use headwater_cli::args::Up;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check_kafka;
 use super::kubernetes::Kubernetes;
+use super::pods::check_node_address;
 use crate::kafka::Kafka;
 
 /// The default number of nodes: two show that a node has its own stream.
@@ -34,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) nodes: String,
     /// The runtime of the pods.
     pub(crate) runtime: Runtime,
+    /// The address of the nodes and of their pods. The default is loopback.
+    pub(crate) node_address: Option<IpAddr>,
     /// The interval of the pod status snapshots besides those on change.
     #[serde(with = "duration_text")]
     pub(crate) sync_interval: Duration,
@@ -68,6 +72,7 @@ impl Default for Settings {
         Self {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
+            node_address: None,
             sync_interval: META_SYNC_INTERVAL,
             kubernetes: Kubernetes::default(),
             // One process for everything usually has one broker, if any.
@@ -90,6 +95,7 @@ impl headwater_settings::Settings for Settings {
 
     fn check(&self) -> Result<(), InvalidSetting> {
         self.node_names().map_err(|error| InvalidSetting::new("nodes", error))?;
+        check_node_address(self.node_address)?;
         // Manifests and objects are arguments: `up` compares them.
         self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
@@ -112,6 +118,7 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .flags()
         .with("nodes", args.nodes.as_ref())
         .with("runtime", args.runtime)
+        .with("node_address", args.node_address)
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kubernetes.given())
         .all(args.kafka.given())

@@ -1,0 +1,108 @@
+//! The list of cases: which pass, and why the others cannot.
+
+use std::collections::BTreeSet;
+
+use headwater_cluster::SuiteCase;
+use serde::Deserialize;
+
+const LIST: &str = include_str!("cases.yaml");
+
+/// The mark of a case of Kubernetes' conformance.
+const CONFORMANCE: &str = "[Conformance]";
+
+/// The cases of the suite that are about nodes and what is scheduled to them.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct CaseList {
+    files: Vec<CaseFile>,
+}
+
+/// The cases of one file of Kubernetes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseFile {
+    file: String,
+    /// The cases that pass, and run in every check.
+    #[serde(default)]
+    every_check: Vec<String>,
+    /// The cases that pass, and run in the long form.
+    #[serde(default)]
+    long_form: Vec<String>,
+    /// The cases that do not pass.
+    #[serde(default)]
+    excluded: Vec<ExcludedCase>,
+}
+
+/// A case that does not pass.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExcludedCase {
+    case: String,
+    reason: String,
+}
+
+impl CaseList {
+    /// The list of the repository.
+    pub(super) fn load() -> Self {
+        serde_saphyr::from_str(LIST).expect("a list of cases")
+    }
+
+    /// The cases that run in every check.
+    pub(super) fn every_check(&self) -> Vec<&str> {
+        self.files.iter().flat_map(|file| &file.every_check).map(String::as_str).collect()
+    }
+
+    /// All cases that pass.
+    pub(super) fn passing(&self) -> Vec<&str> {
+        let names =
+            self.files.iter().flat_map(|file| file.every_check.iter().chain(&file.long_form));
+        names.map(String::as_str).collect()
+    }
+
+    /// The differences between the list and the cases that the suite has, a line each.
+    pub(super) fn differences(&self, suite: &[SuiteCase]) -> Vec<String> {
+        let mut differences = Vec::new();
+        for file in &self.files {
+            let of_file = suite.iter().filter(|case| case.file == file.file);
+            let names: BTreeSet<&str> = of_file.map(|case| case.name.as_str()).collect();
+            let mut listed = BTreeSet::new();
+            let passing = file.every_check.iter().chain(&file.long_form);
+            let excluded = file.excluded.iter().map(|excluded| &excluded.case);
+            for name in passing.chain(excluded).map(String::as_str) {
+                if !listed.insert(name) {
+                    differences.push(format!("{}: listed twice: {name}", file.file));
+                }
+            }
+            let unknown = listed.difference(&names);
+            differences.extend(unknown.map(|name| format!("{}: no such case: {name}", file.file)));
+            let missing = names.difference(&listed).filter(|name| name.contains(CONFORMANCE));
+            differences.extend(missing.map(|name| format!("{}: not listed: {name}", file.file)));
+            let unexplained = file.excluded.iter().filter(|excluded| excluded.reason.is_empty());
+            differences.extend(
+                unexplained.map(|excluded| format!("{}: no reason: {}", file.file, excluded.case)),
+            );
+        }
+        differences
+    }
+}
+
+#[test]
+fn a_difference_between_list_and_suite_is_named() {
+    let list = "- file: a.go\n  every_check: [one, two]\n  long_form: [one]\n  excluded: [{case: three, reason: ''}]\n";
+    let list: CaseList = serde_saphyr::from_str(list).expect("a list");
+    let case = |file: &str, name: &str| SuiteCase { file: file.to_owned(), name: name.to_owned() };
+    let suite = [
+        case("a.go", "one"),
+        case("a.go", "three"),
+        case("a.go", "four [Conformance]"),
+        case("a.go", "five"),
+        case("b.go", "six [Conformance]"),
+    ];
+    let expected = [
+        "a.go: listed twice: one",
+        "a.go: no such case: two",
+        "a.go: not listed: four [Conformance]",
+        "a.go: no reason: three",
+    ];
+    assert_eq!(list.differences(&suite), expected);
+}
