@@ -87,6 +87,7 @@ fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &s
     let code = status.as_u16();
     match status {
         StatusCode::NOT_FOUND => Answer::Absent,
+        StatusCode::FORBIDDEN if is_about_a_namespace_that_ends(&body) => Answer::Absent,
         StatusCode::CONFLICT => Answer::Conflict(message),
         StatusCode::UNPROCESSABLE_ENTITY if is_about_another_object(&body) => {
             Answer::Conflict(message)
@@ -108,6 +109,12 @@ fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &s
 fn is_about_another_object(status: &Value) -> bool {
     let causes = status["details"]["causes"].as_array().into_iter().flatten();
     causes.into_iter().any(|cause| cause["field"] == "metadata.uid")
+}
+
+/// Whether nothing may be created because the namespace is under deletion.
+fn is_about_a_namespace_that_ends(status: &Value) -> bool {
+    let causes = status["details"]["causes"].as_array().into_iter().flatten();
+    causes.into_iter().any(|cause| cause["reason"] == "NamespaceTerminating")
 }
 
 /// A request that cannot be made.

@@ -18,8 +18,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::answer::{Answer, send, unsendable};
 use super::desired::{Unreadable, desired_node, desired_pod};
 use super::draft::{RequestDraft, node_request, pod_request, shown};
+use super::event_lane::{self, EventLane};
 use super::lease::{Leases, Renewal, RenewalEnd};
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
+use super::pace::Pace;
 use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
 use super::request::WriteRequest;
@@ -73,6 +75,8 @@ pub(super) struct SinkRun {
     shown_troubles: Troubles,
     calls: JoinSet<CallEnd>,
     renewals: JoinSet<RenewalDone>,
+    events: EventLane,
+    pace: Pace,
     began: Instant,
 }
 
@@ -104,6 +108,8 @@ struct RenewalDone {
 impl SinkRun {
     pub(super) fn new(sink: KubernetesSink, context: SinkContext) -> Self {
         let KubernetesSink { connection, selector, view, dependencies } = sink;
+        let picture = context.picture.clone();
+        let events = EventLane::new(connection.clone(), &dependencies, view.clone(), picture);
         Self {
             connection,
             selector,
@@ -123,6 +129,8 @@ impl SinkRun {
             shown_troubles: Troubles::default(),
             calls: JoinSet::new(),
             renewals: JoinSet::new(),
+            events,
+            pace: Pace::default(),
             began: Instant::now(),
         }
     }
@@ -136,11 +144,16 @@ impl SinkRun {
             self.take_role();
             self.renew();
             self.write();
+            self.write_events();
             let wake = self.next_wake();
             tokio::select! {
                 Some(end) = self.calls.join_next() => self.end_call(end),
                 Some(done) = self.renewals.join_next() => self.end_renewal(done),
+                Some(end) = self.events.next_end() => self.end_event(end),
                 _ = ticks.tick() => {
+                    let now_ms = self.now_ms();
+                    self.pace.look(now_ms);
+                    self.events.look(now_ms);
                     self.look_at_presence();
                     self.show();
                 }
@@ -171,6 +184,7 @@ impl SinkRun {
             if self.epoch.take().is_some() {
                 self.changes = None;
                 self.queue = Queue::default();
+                self.events.clear();
             }
             return;
         }
@@ -181,12 +195,14 @@ impl SinkRun {
         self.epoch = Some(epoch);
         self.memories.clear();
         self.queue = Queue::default();
+        self.events.clear();
         self.changes = Some(self.picture.changes());
         self.mark_everything();
     }
 
     /// Marks every object.
     fn mark_everything(&mut self) {
+        self.events.mark_everything();
         let mut ids: Vec<ObjectId> = Vec::new();
         {
             let view = self.view.lock();
@@ -250,6 +266,10 @@ impl SinkRun {
                         self.look_at(&node);
                         self.queue.mark(ObjectId::Node(node));
                     }
+                }
+                "event" => {
+                    let now_ms = self.now_ms();
+                    self.events.mark(&key, now_ms);
                 }
                 _ => {}
             }
@@ -329,12 +349,14 @@ impl SinkRun {
 
     /// When something is due without an event.
     fn next_wake(&self) -> Instant {
-        let is_writing = self.may_write();
-        if is_writing && self.queue.is_ready() {
+        let (is_writing, has_room) = (self.may_write(), self.has_room());
+        if is_writing && has_room && self.queue.is_ready() {
             return Instant::now();
         }
         let of_queue = self.queue.next_due_ms().filter(|_| is_writing);
-        let due_ms = of_queue.into_iter().chain(self.leases.next_due_ms()).min();
+        let of_leases = self.leases.next_due_ms().filter(|_| has_room);
+        let of_events = self.events.next_due_ms().filter(|_| has_room && self.may_write_events());
+        let due_ms = [of_queue, of_leases, of_events].into_iter().flatten().min();
         // The ticks wake it before an hour is over.
         self.began
             + due_ms
@@ -345,10 +367,46 @@ impl SinkRun {
         self.epoch.is_some() && self.progress.borrow().may_write(Instant::now())
     }
 
+    /// Whether one more request may be sent.
+    fn has_room(&self) -> bool {
+        let in_flight = self.calls.len() + self.renewals.len() + self.events.in_flight();
+        self.pace.has_room(in_flight)
+    }
+
+    /// Whether Events may be written: they come last.
+    fn may_write_events(&self) -> bool {
+        self.may_write() && !self.queue.has_waiting()
+    }
+
+    /// Reads and sends Events that are due.
+    fn write_events(&mut self) {
+        let now_ms = self.now_ms();
+        if self.may_write_events() {
+            self.events.read(now_ms);
+        }
+        while self.may_write_events()
+            && self.has_room()
+            && self.events.write(now_ms, &mut self.troubles)
+        {}
+    }
+
+    fn end_event(&mut self, end: Result<event_lane::CallEnd, tokio::task::JoinError>) {
+        let now_ms = self.now_ms();
+        if let Some(pause_ms) = self.events.end(end, now_ms, &mut self.troubles) {
+            self.throttle(now_ms, pause_ms);
+        }
+    }
+
+    /// The API server has too much to do, and wants to be left alone for a time.
+    fn throttle(&mut self, now_ms: u64, pause_ms: u64) {
+        self.pace.throttle(now_ms);
+        self.events.pause(now_ms, pause_ms);
+    }
+
     /// Compares objects and sends the requests that follow.
     fn write(&mut self) {
         for _ in 0..COMPARED_MAX {
-            if !self.may_write() {
+            if !self.may_write() || !self.has_room() {
                 break;
             }
             let now_ms = self.now_ms();
@@ -488,7 +546,7 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
-        let mut created = None;
+        let (mut created, mut throttled_ms) = (None, None);
         let memory = self.memories.entry(id.clone()).or_default();
         match answer {
             Answer::Done(object) => {
@@ -543,12 +601,17 @@ impl SinkRun {
                 }
             }
             Answer::Throttled(after) => {
-                memory.pause(now_ms, u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                memory.pause(now_ms, after_ms);
+                throttled_ms = Some(after_ms);
             }
             Answer::Failed(reason) => {
                 memory.note_failure(now_ms);
                 self.troubles.set_unanswered(Some(reason));
             }
+        }
+        if let Some(throttled_ms) = throttled_ms {
+            self.throttle(now_ms, throttled_ms);
         }
         if let Some((node, start)) = created {
             self.register(&node, start);
@@ -560,7 +623,9 @@ impl SinkRun {
 
     /// Sends the renewals of Leases that are due.
     fn renew(&mut self) {
-        while let Some(renewal) = self.leases.take(self.now_ms()) {
+        while self.has_room()
+            && let Some(renewal) = self.leases.take(self.now_ms())
+        {
             let sent_ms = self.now_ms();
             let now = micro_time((self.dependencies.wall_clock)());
             let node = renewal.node.clone();
@@ -596,6 +661,7 @@ impl SinkRun {
             }
         };
         self.dependencies.metrics.answered(Purpose::Lease, &answer);
+        let now_ms = self.now_ms();
         let end = match answer {
             Answer::Done(_) => {
                 self.troubles.allow(Purpose::Lease);
@@ -611,9 +677,12 @@ impl SinkRun {
                 self.troubles.set_unanswered(Some(reason));
                 RenewalEnd::Failed
             }
-            Answer::Absent | Answer::Refused(_) | Answer::Throttled(_) => RenewalEnd::Failed,
+            Answer::Throttled(after) => {
+                self.throttle(now_ms, u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+                RenewalEnd::Failed
+            }
+            Answer::Absent | Answer::Refused(_) => RenewalEnd::Failed,
         };
-        let now_ms = self.now_ms();
         self.leases.end(&renewal.node, end, sent_ms, now_ms);
     }
 

@@ -29,7 +29,7 @@ async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing
         Fate::Answer(503),
     ];
     let of_status = |path: &str| path.ends_with("/status") && path.contains("/pods/");
-    let proxy = FaultyProxy::start(CLUSTER.command(), move |number, method, path| {
+    let proxy = FaultyProxy::start(CLUSTER.account_command(), move |number, method, path| {
         if of_status(path) || method == "DELETE" { fates[number % fates.len()] } else { Fate::Pass }
     })
     .await;
@@ -68,12 +68,12 @@ async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing
     for number in 0..PODS {
         api.gone(&name(number)).await;
     }
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
-    let proxy = FaultyProxy::start(CLUSTER.command(), |_, _, path| {
+    let proxy = FaultyProxy::start(CLUSTER.account_command(), |_, _, path| {
         if path.contains("/pods/right-less/status") { Fate::Answer(403) } else { Fate::Pass }
     })
     .await;
@@ -88,7 +88,7 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     let uid = api.create_pod("right-more", "less").await;
     edge.report_status("right-more", &uid, &running_status("10.2.9.2")).await;
     api.running("right-more").await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_log_is_away_leases_are_renewed_and_nothing_else_is_written() {
     let (api, world) = (Api::connect().await, World::quick());
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let running = world.start_with_sink(CLUSTER.account()).await;
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "log-away").await;
     api.node("log-away").await;
@@ -46,18 +46,18 @@ async fn while_the_log_is_away_leases_are_renewed_and_nothing_else_is_written() 
     set_fault(None);
     let is_last = |pod: &Value| pod["status"]["podIP"] == "10.5.0.2";
     api.wait_for("pod", "log-away", "as it was last reported", is_last).await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_writes_nothing_and_takes_over_when_the_writer_is_killed() {
     let (api, world) = (Api::connect().await, World::quick());
-    let first = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let first = world.start_with_sink(CLUSTER.account()).await;
     first.reconciled().await;
     let edge = Edge::connect(&world, &first, "taken").await;
     api.node("taken").await;
     let standby = world.beside();
-    let second = standby.start_with_sink(CLUSTER.kubeconfig()).await;
+    let second = standby.start_with_sink(CLUSTER.account()).await;
     let mut progress = second.controller.progress();
     let is_standby = progress.wait_for(|now| now.is_standby);
     timeout(SOON, is_standby).await.expect("it is a standby").expect("it runs");
@@ -74,5 +74,5 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_writer_is_killed() {
     api.wait_for("pod", "taken", "as it was last reported", is_last).await;
     second.requested("patch pods/status", "done", 1).await;
     drop(seen);
-    second.controller.stop().await;
+    CLUSTER.stop(second).await;
 }
