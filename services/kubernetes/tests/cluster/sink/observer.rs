@@ -1,6 +1,7 @@
 //! What a cluster shows of the pods of a node, by a watch of its own, and what their edge reports: a history
 //! for the checker.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,18 @@ impl Observer {
     pub(super) async fn report_end(&self, edge: &Edge, pod: &str, uid: &str) {
         self.history.add(uid, Change::Ended);
         edge.report_end(pod, uid).await;
+    }
+
+    /// How many statuses the cluster has shown: a write that changes nothing shows none.
+    pub(super) fn statuses(&self) -> u64 {
+        let mut last = BTreeMap::new();
+        let mut count = 0;
+        for Observation { object, change, .. } in self.history.lock().iter() {
+            if let Change::Shown(Some(number)) = change {
+                count += u64::from(last.insert(object.clone(), *number) != Some(*number));
+            }
+        }
+        count
     }
 
     /// Waits until the cluster shows what was reported, and checks how it came there.

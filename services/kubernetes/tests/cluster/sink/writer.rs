@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::edge::{Edge, running_status};
+use super::observer::Observer;
 use super::{Api, CLUSTER};
 use crate::world::{POLL, World};
 
@@ -64,14 +65,14 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_writer_is_killed() {
     // The edge is seen by both, as by hubs that connect to the new writer before the old one ends.
     let seen = Edge::unreported(&standby, &second, "taken");
     let uid = api.create_pod("taken", "taken").await;
-    edge.report_status("taken", &uid, &running_status("10.5.1.1")).await;
-    api.running("taken").await;
+    let observer = Observer::start(&api, "taken").await;
+    observer.report(&edge, "taken", &uid, 1).await;
+    observer.settle().await;
     assert_eq!(second.requests("patch pods/status", "done"), 0);
     // Dropped, it releases nothing: a killed one.
     drop(first);
-    edge.report_status("taken", &uid, &running_status("10.5.1.2")).await;
-    let is_last = |pod: &Value| pod["status"]["podIP"] == "10.5.1.2";
-    api.wait_for("pod", "taken", "as it was last reported", is_last).await;
+    observer.report(&edge, "taken", &uid, 2).await;
+    observer.settle().await;
     second.requested("patch pods/status", "done", 1).await;
     drop(seen);
     CLUSTER.stop(second).await;
