@@ -89,9 +89,9 @@ pub enum ClusterViolation {
     },
 }
 
-/// What is known of an object at a moment of the history.
+/// An object at a moment of the history.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct ObjectState {
     reported: Option<u64>,
     shown: Option<u64>,
     newest: Option<u64>,
@@ -112,14 +112,14 @@ pub fn check(
     quiet_at: Duration,
     stale_max: Duration,
 ) -> Result<(), ClusterViolation> {
-    let mut objects = BTreeMap::<&str, Known>::new();
+    let mut objects = BTreeMap::<&str, ObjectState>::new();
     for Observation { at, object, change } in history {
-        let known = objects.entry(object).or_default();
-        known.take(object, *at, *change, stale_max)?;
+        let state = objects.entry(object).or_default();
+        state.take(object, *at, *change, stale_max)?;
     }
-    for (object, known) in objects {
-        known.check_stale(object, quiet_at, stale_max)?;
-        known.check_end(object)?;
+    for (object, state) in objects {
+        state.check_stale(object, quiet_at, stale_max)?;
+        state.check_end(object)?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ impl ClusterViolation {
     }
 }
 
-impl Known {
+impl ObjectState {
     fn take(
         &mut self,
         object: &str,

@@ -1,5 +1,7 @@
 //! The task of the sink: it collects what may have changed, asks for the plan, sends requests and takes
-//! their answers. The decisions are in `plan`, `queue` and `lease`.
+//! their answers. The decisions are in `plan`, `queue`, `lease` and `pace`.
+
+mod renewals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
@@ -10,21 +12,20 @@ use headwater_controller::{
 };
 use headwater_event::{NodeName, ResourceKey, WriterEpoch};
 use headwater_telemetry::error_chain;
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
 use super::desired::{Unreadable, desired_node, desired_pod};
 use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::event_lane::{self, EventLane};
-use super::lease::{Leases, Renewal, RenewalEnd};
+use super::lease::Leases;
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
 use super::pace::Pace;
 use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
-use super::request::WriteRequest;
 use super::troubles::Troubles;
 use super::{KubernetesSink, SinkDependencies};
 use crate::access::Connection;
@@ -95,13 +96,6 @@ struct Call {
 /// The end of a request for an object.
 struct CallEnd {
     call: Call,
-    answer: Answer,
-}
-
-/// The end of a renewal.
-struct RenewalDone {
-    renewal: Renewal,
-    sent_ms: u64,
     answer: Answer,
 }
 
@@ -621,71 +615,6 @@ impl SinkRun {
         }
     }
 
-    /// Sends the renewals of Leases that are due.
-    fn renew(&mut self) {
-        while self.has_room()
-            && let Some(renewal) = self.leases.take(self.now_ms())
-        {
-            let sent_ms = self.now_ms();
-            let now = micro_time((self.dependencies.wall_clock)());
-            let node = renewal.node.clone();
-            if !self.look_at(&node).is_present {
-                self.leases.end(&node, RenewalEnd::Failed, sent_ms, sent_ms);
-                continue;
-            }
-            let request = if renewal.is_missing {
-                let uid = self.view.lock().node(&node).map(|view| view.uid.clone());
-                WriteRequest::create_lease(&node, &uid.unwrap_or_default(), &now)
-            } else {
-                WriteRequest::renew_lease(&node, &now)
-            };
-            let request =
-                request.build().map(|request| self.dependencies.act_as.about(&node, request));
-            let connection = self.connection.clone();
-            self.renewals.spawn(async move {
-                let answer = match request {
-                    Ok(request) => send(&connection, request).await,
-                    Err(error) => unsendable(&error),
-                };
-                RenewalDone { renewal, sent_ms, answer }
-            });
-        }
-    }
-
-    fn end_renewal(&mut self, done: Result<RenewalDone, tokio::task::JoinError>) {
-        let RenewalDone { renewal, sent_ms, answer } = match done {
-            Ok(done) => done,
-            Err(error) => {
-                tracing::error!(%error, "the renewal of a Lease ended by itself");
-                return;
-            }
-        };
-        self.dependencies.metrics.answered(Purpose::Lease, &answer);
-        let now_ms = self.now_ms();
-        let end = match answer {
-            Answer::Done(_) => {
-                self.troubles.allow(Purpose::Lease);
-                RenewalEnd::Renewed
-            }
-            Answer::Absent if !renewal.is_missing => RenewalEnd::Missing,
-            Answer::Conflict(_) => RenewalEnd::Exists,
-            Answer::Forbidden(message) => {
-                self.troubles.forbid(Purpose::Lease, message);
-                RenewalEnd::Forbidden
-            }
-            Answer::Failed(reason) => {
-                self.troubles.set_unanswered(Some(reason));
-                RenewalEnd::Failed
-            }
-            Answer::Throttled(after) => {
-                self.throttle(now_ms, u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-                RenewalEnd::Failed
-            }
-            Answer::Absent | Answer::Refused(_) => RenewalEnd::Failed,
-        };
-        self.leases.end(&renewal.node, end, sent_ms, now_ms);
-    }
-
     /// Shows metrics and troubles.
     fn show(&mut self) {
         let failing = self.memories.values().filter(|memory| memory.failures() > 0).count();
@@ -695,12 +624,6 @@ impl SinkRun {
             self.dependencies.troubles.send_replace(self.troubles.sentences());
         }
     }
-}
-
-/// A time with microseconds, as Leases have it.
-fn micro_time(now_ms: i64) -> String {
-    let time = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    format!("{time:.6}")
 }
 
 /// The next change of the picture; never without a subscription.
