@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use headwater_cluster::{AuditedRight, ControlPlane};
+use headwater_cluster::{AuditedRight, ControlPlane, ControlPlaneSettings};
 use headwater_kubernetes::{Access, ActAs, Connection, KubernetesSettings, Right, rights};
 
-use crate::world::{Kubectl as _, POLL};
+use crate::world::{Kubectl as _, POLL, only_api};
 
 pub(crate) const NAMESPACE: &str = "headwater-system";
 pub(crate) const ACCOUNT: &str = "headwater-controller";
@@ -44,10 +44,31 @@ pub(crate) fn apply(cluster: &ControlPlane, act_as: ActAs) -> PathBuf {
 }
 
 /// Applies the manifests, and returns the kubeconfig of the service account once the server knows its
-/// rights. For a test without a runtime, or before it has one.
+/// rights.
 pub(crate) fn deployed(cluster: &ControlPlane, act_as: ActAs) -> PathBuf {
     let kubeconfig = apply(cluster, act_as);
-    let file = kubeconfig.clone();
+    wait_for(kubeconfig.clone(), needed(act_as));
+    kubeconfig
+}
+
+/// A control plane that only stores objects, and the kubeconfig of a service account that may only read.
+pub(crate) fn readable() -> (ControlPlane, PathBuf) {
+    let settings = ControlPlaneSettings { audit: true, ..only_api() };
+    let cluster = ControlPlane::start(settings).expect("a control plane");
+    for file in ["namespace", "service-account", "reading"] {
+        let file = deploy().join("base").join(file).with_extension("yaml");
+        cluster.run(&["apply", "-f", &file.display().to_string()]);
+    }
+    let kubeconfig = cluster.kubeconfig_of_account(NAMESPACE, ACCOUNT).expect("a token");
+    let is_reading = |right: &Right| matches!(&*right.verb, "get" | "list" | "watch");
+    let reading = needed(ActAs::Node).into_iter().filter(is_reading);
+    wait_for(kubeconfig.clone(), reading.collect());
+    (cluster, kubeconfig)
+}
+
+/// Waits until the server knows the rights of a client: it reads roles by a watch of its own. In a thread,
+/// because a test may have a runtime, or none yet.
+fn wait_for(file: PathBuf, rights: Vec<Right>) {
     let waiting = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
@@ -55,7 +76,7 @@ pub(crate) fn deployed(cluster: &ControlPlane, act_as: ActAs) -> PathBuf {
             let connection = access.connect().await.expect("a client");
             let end = Instant::now() + KNOWN_WITHIN;
             loop {
-                let missing = missing(&connection, act_as).await;
+                let missing = connection.missing(rights.clone()).await.expect("the server answers");
                 if missing.is_empty() {
                     return;
                 }
@@ -65,12 +86,10 @@ pub(crate) fn deployed(cluster: &ControlPlane, act_as: ActAs) -> PathBuf {
         });
     });
     waiting.join().expect("the server knows the rights");
-    kubeconfig
 }
 
 /// The rights that the client of a connection lacks.
 pub(crate) async fn missing(connection: &Connection, act_as: ActAs) -> Vec<Right> {
-    // The server reads roles by a watch of its own.
     connection.missing(needed(act_as)).await.expect("the server answers")
 }
 
