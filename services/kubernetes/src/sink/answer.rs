@@ -142,6 +142,8 @@ mod tests {
         let uid = json!({"message": "why", "details": {"causes": [{"field": "metadata.uid"}]}});
         assert_eq!(of(422, None, &uid), Answer::Conflict("why".into()));
         assert_eq!(of(403, None, &why), Answer::Forbidden("why".into()));
+        let ending = json!({"details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        assert_eq!(of(403, None, &ending), Answer::Absent);
         assert_eq!(of(500, None, &why), Answer::Failed("https://a: why (500)".into()));
         for (asked, after) in [(None, 1), (Some(0), 1), (Some(7), 7), (Some(9_999), 60)] {
             assert_eq!(of(429, asked, &why), Answer::Throttled(Duration::from_secs(after)));

@@ -116,9 +116,14 @@ impl EventLane {
 
     fn add(&mut self, event: NodeEvent, now_ms: u64) {
         let is_wanted = event.event["type"].as_str().is_some_and(|it| self.level.has(it));
-        if is_wanted && self.written.get(&event.key) != Some(&event.id) {
+        if is_wanted && !self.is_written(&event) {
             self.queue.add(&event.node, event.key, now_ms);
         }
+    }
+
+    /// Whether the API has an Event that has not left the picture yet.
+    fn is_written(&self, event: &NodeEvent) -> bool {
+        self.written.get(&event.key) == Some(&event.id)
     }
 
     /// The requests on their way.
@@ -165,8 +170,8 @@ impl EventLane {
     pub(super) fn write(&mut self, now_ms: u64, troubles: &mut Troubles) -> bool {
         let Some((node, key)) = self.queue.take(now_ms) else { return false };
         let event = match self.picture.reported_event(&key) {
-            Ok(Some(event)) if event.node == node => event,
-            // It has left the picture.
+            Ok(Some(event)) if event.node == node && !self.is_written(&event) => event,
+            // The API has it, or it has left the picture.
             Ok(_) => {
                 self.queue.end(&node, key, EventEnd::Unsent, now_ms);
                 return true;
