@@ -20,12 +20,14 @@
 //! | I12 memory, files and disk stay in their budgets | [`budget`] |
 //! | I13 no input makes it panic | [`mod@panic`] |
 //! | I14 an incomplete log never makes an edge delete | [`deletion`] |
+//! | I15 a cluster shows what its nodes report, and nothing older for long | [`cluster`] |
 //! | `acked <= durable <= applied <= received <= sent <= tail` | [`positions`] |
 //! | for all of them: the state of a stream | [`state`] |
 //! | what each stream should have because of a cluster | [`cluster_oracle`] |
 
 pub mod acknowledged;
 pub mod budget;
+pub mod cluster;
 pub mod cluster_oracle;
 pub mod convergence;
 pub mod deletion;

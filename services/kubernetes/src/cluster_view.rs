@@ -11,7 +11,7 @@
 mod node;
 mod pod;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{NodeName, ResourceKey};
@@ -22,6 +22,9 @@ pub(crate) use self::pod::{Deletion, PodView};
 use crate::kind::Kind;
 use crate::raw_object::RawObject;
 use crate::reflector::Step;
+
+/// Pods that are remembered after they are gone, some 100 bytes each: the last Event of a pod may come then.
+const GONE_MAX: usize = 1_024;
 
 /// An object that the sink writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +51,8 @@ pub(crate) struct ViewObjects {
     nodes: HashMap<NodeName, NodeView>,
     pods: HashMap<ResourceKey, PodView>,
     pods_of: HashMap<NodeName, BTreeSet<ResourceKey>>,
+    /// The UIDs of pods that are gone, and the nodes that they were bound to.
+    gone: VecDeque<(Box<str>, NodeName)>,
     /// The numbers of the newest lists.
     node_list: u32,
     pod_list: u32,
@@ -142,6 +147,11 @@ impl ViewObjects {
         self.pods_of.get(node).into_iter().flatten()
     }
 
+    /// Whether the pod of this UID was bound to the node and is gone since a short time.
+    pub(crate) fn was_bound(&self, uid: &str, node: &NodeName) -> bool {
+        self.gone.iter().any(|(of, on)| **of == *uid && on == node)
+    }
+
     fn step(&mut self, kind: Kind, step: &Step) {
         match (step, kind) {
             (Step::Init, Kind::Node) => self.node_list += 1,
@@ -210,7 +220,7 @@ impl ViewObjects {
                 before.list = self.pod_list;
                 return;
             }
-            if before.node != node {
+            if before.node != node || *before.uid != *raw.uid() {
                 self.remove_pod(&key);
             }
         }
@@ -222,7 +232,9 @@ impl ViewObjects {
     fn remove_node(&mut self, node: &NodeName) {
         self.nodes.remove(node);
         for pod in self.pods_of.remove(node).into_iter().flatten() {
-            self.pods.remove(&pod);
+            if let Some(view) = self.pods.remove(&pod) {
+                self.note_gone(view);
+            }
             self.note(ObjectId::Pod(pod));
         }
         self.note(ObjectId::Node(node.clone()));
@@ -236,7 +248,15 @@ impl ViewObjects {
                 self.pods_of.remove(&view.node);
             }
         }
+        self.note_gone(view);
         self.note(ObjectId::Pod(pod.clone()));
+    }
+
+    fn note_gone(&mut self, view: PodView) {
+        if self.gone.len() >= GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((view.uid, view.node));
     }
 
     fn note(&mut self, id: ObjectId) {

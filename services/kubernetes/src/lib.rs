@@ -48,6 +48,7 @@
 //! | `digest` | digests of JSON |
 //! | `whole_seconds` | times as the API stores them |
 //! | `pod_status`, `node_object` | what a node owns of its pods' statuses, and of its Node |
+//! | `event_level` | which Events of the nodes are written |
 //! | `offline` | what becomes of the pods of a node that is away |
 //! | `sink` | the sink |
 
@@ -57,6 +58,7 @@ mod cloud;
 mod cluster_objects;
 mod cluster_view;
 mod digest;
+mod event_level;
 mod failure;
 mod fetches;
 mod kind;
@@ -79,6 +81,7 @@ mod whole_seconds;
 pub use self::access::{Access, AccessError, Connection};
 pub use self::act_as::ActAs;
 pub use self::cloud::KubernetesCloud;
+pub use self::event_level::EventLevel;
 pub use self::offline::OfflinePolicy;
 pub use self::rights::{Right, rights};
 pub use self::server::ServerVersion;

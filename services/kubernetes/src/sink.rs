@@ -9,6 +9,9 @@
 //! Only the writer of the log writes, and only as long as it is certainly the only one. The Leases alone
 //! go by the presence of the nodes, also on a standby: what they state is true.
 //!
+//! There are three lanes. Leases come first, statuses of Nodes and pods next, Events last: none of them
+//! is sent while a status waits.
+//!
 //! | module | what it owns |
 //! |---|---|
 //! | `desired` | what the picture says of an object |
@@ -16,6 +19,9 @@
 //! | `draft` | the requests that follow from a plan |
 //! | `queue` | which object comes next |
 //! | `lease` | which Lease comes next |
+//! | `event_plan`, `event_queue` | which request writes an Event, and which Event comes next |
+//! | `event_lane` | the Events: reads them, sends the requests, takes the answers |
+//! | `pace` | how many requests are on their way at once |
 //! | `memory` | what is remembered of an object |
 //! | `request`, `answer` | the requests, and what the answers mean |
 //! | `run` | the task that does all of this |
@@ -24,9 +30,13 @@
 mod answer;
 mod desired;
 mod draft;
+mod event_lane;
+mod event_plan;
+mod event_queue;
 mod lease;
 mod memory;
 mod metrics;
+mod pace;
 mod plan;
 mod queue;
 mod request;
@@ -44,6 +54,7 @@ use self::run::SinkRun;
 use crate::access::Connection;
 use crate::act_as::ActAs;
 use crate::cluster_view::ClusterView;
+use crate::event_level::EventLevel;
 use crate::offline::OfflinePolicy;
 
 /// What a sink needs from outside.
@@ -52,6 +63,8 @@ pub struct SinkDependencies {
     pub act_as: ActAs,
     /// What becomes of the pods of a node that is away, where no annotation says so.
     pub offline: OfflinePolicy,
+    /// Which Events of the nodes it writes.
+    pub events: EventLevel,
     /// Milliseconds since the Unix epoch.
     pub wall_clock: Arc<dyn Fn() -> i64 + Send + Sync>,
     /// What it counts.

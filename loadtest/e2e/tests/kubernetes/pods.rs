@@ -6,7 +6,9 @@ use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_e2e::running::{Running, headwater};
 use serde_json::{Value, json};
 
-use crate::world::{USER, create, deployed, health, kubectl, node, pod, pod_with_token, words};
+use crate::world::{
+    USER, create, deployed, deployed_as, health, kubectl, node, pod, pod_with_token, words,
+};
 
 /// Where the API server mounts the volume that it adds.
 const PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -92,6 +94,29 @@ fn a_pod_that_kubectl_creates_runs_on_an_edge_of_up() {
     running.wait_for_pods(0, |_| true);
     let log = cluster.audit_log().expect("an audit log");
     assert!(log.count(USER) > 0);
+    assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
+}
+
+#[test]
+fn as_itself_a_controller_shows_a_pod_that_runs_and_confirms_the_deletion_of_another() {
+    let only_api = ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() };
+    let (cluster, kubeconfig) = deployed_as("act-as-self", only_api);
+    create(&cluster, &words());
+    create(&cluster, &pod("web", "gw-1"));
+    create(&cluster, &pod("second", "gw-1"));
+    let kubeconfig = kubeconfig.display().to_string();
+    let args = ["--kubeconfig", &kubeconfig, "--act-as", "self", "--nodes", "gw-1"];
+    let running = Running::start(&args);
+    for name in ["web", "second"] {
+        running.wait_for("the phase at the API", |_| {
+            let args = ["get", "pod", name, "-o", "jsonpath={.status.phase}"];
+            (kubectl(&cluster, &args) == "Running").then_some(())
+        });
+    }
+    // kubectl waits until it is gone.
+    kubectl(&cluster, &["delete", "pod", "second", "--timeout=60s"]);
+    assert_eq!(kubectl(&cluster, &["get", "pods", "-o", "name"]), "pod/web\n");
+    let log = cluster.audit_log().expect("an audit log");
     assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
 }
 

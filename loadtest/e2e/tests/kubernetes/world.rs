@@ -14,12 +14,17 @@ const NAMESPACE: &str = "headwater-system";
 const ACCOUNT: &str = "headwater-controller";
 pub(crate) const USER: &str = "system:serviceaccount:headwater-system:headwater-controller";
 
-/// A control plane with an audit log, and the manifests of a deployment. Returns also the kubeconfig of
-/// the controller's service account.
+/// A control plane with an audit log, and the manifests of a deployment that acts as nodes. Returns also
+/// the kubeconfig of the controller's service account.
 pub(crate) fn deployed(settings: ControlPlaneSettings) -> (ControlPlane, PathBuf) {
+    deployed_as("act-as-node", settings)
+}
+
+/// The same with one of the two forms of the manifests.
+pub(crate) fn deployed_as(form: &str, settings: ControlPlaneSettings) -> (ControlPlane, PathBuf) {
     let settings = ControlPlaneSettings { audit: true, ..settings };
     let cluster = ControlPlane::start(settings).expect("a control plane");
-    let manifests = root().join("ops/deploy/kubernetes/act-as-node");
+    let manifests = root().join("ops/deploy/kubernetes").join(form);
     kubectl(&cluster, &["apply", "-k", &manifests.display().to_string()]);
     let kubeconfig = cluster.kubeconfig_of_account(NAMESPACE, ACCOUNT).expect("a token");
     (cluster, kubeconfig)

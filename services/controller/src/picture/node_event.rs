@@ -175,6 +175,31 @@ impl Picture {
         Ok(report.and_then(|Json(report)| self.node_event(key.clone(), report)))
     }
 
+    /// The Event under `key`, about whatever object. The caller checks whose object that is.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_event(&self, key: &ResourceKey) -> Result<Option<NodeEvent>, EngineError> {
+        let report = EVENTS.get(&*self.engine, key)?;
+        Ok(report.and_then(|Json(report)| NodeEvent::of(key.clone(), report)))
+    }
+
+    /// The next `max` Events after the key `after`, in key order, about whatever objects, and the key after
+    /// which the next ones begin; `None` at the end.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_events(
+        &self,
+        after: Option<&ResourceKey>,
+        max: usize,
+    ) -> Result<(Vec<NodeEvent>, Option<ResourceKey>), EngineError> {
+        let rows = EVENTS.chunk(&*self.engine, after, max)?;
+        let next = rows.last().filter(|_| rows.len() >= max).map(|(key, _)| key.clone());
+        let events = rows.into_iter().filter_map(|(key, Json(report))| NodeEvent::of(key, report));
+        Ok((events.collect(), next))
+    }
+
     /// Discards an Event that is needed no longer, because the API has it. While this controller is
     /// the writer, it removes the Event from the log; then it leaves the picture. One that happened again
     /// meanwhile stays.
@@ -184,20 +209,28 @@ impl Picture {
 
     /// The Event of a row; `None`: it is about a pod of another node.
     pub(super) fn node_event(&self, key: ResourceKey, report: EventReport) -> Option<NodeEvent> {
-        let EventReport { node, id, object, .. } = report;
-        let event: Value = serde_json::from_str(&object).ok()?;
-        let about = &event["involvedObject"];
+        let event = NodeEvent::of(key, report)?;
+        let about = &event.event["involvedObject"];
         if about["kind"] == "Pod" {
             let pod = ResourceKey::new(about["namespace"].as_str(), "pod", about["name"].as_str()?)
                 .ok()?;
             let bound = self.object(&pod).map(|pod| pod.versioned_value());
             let bound = bound.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str());
             // A pod that is gone may have had its last Event.
-            if bound.is_some_and(|bound| bound != node.as_str()) {
+            if bound.is_some_and(|bound| bound != event.node.as_str()) {
                 return None;
             }
         }
-        Some(NodeEvent { key, node, id, event })
+        Some(event)
+    }
+}
+
+impl NodeEvent {
+    /// The Event of a row; `None`: the row has no JSON.
+    fn of(key: ResourceKey, report: EventReport) -> Option<Self> {
+        let EventReport { node, id, object, .. } = report;
+        let event = serde_json::from_str(&object).ok()?;
+        Some(Self { key, node, id, event })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headwater_kubernetes::{
-    Access, ActAs, EDGE_NODES, KubernetesSettings, OfflinePolicy, check_selector,
+    Access, ActAs, EDGE_NODES, EventLevel, KubernetesSettings, OfflinePolicy, check_selector,
 };
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,8 @@ pub(crate) struct Kubernetes {
     pub(crate) act_as: ActAs,
     /// What becomes of the pods of a node that is away.
     pub(crate) offline: OfflinePolicy,
+    /// Which Events of the nodes the controller writes.
+    pub(crate) events: EventLevel,
 }
 
 impl Default for Kubernetes {
@@ -44,6 +46,7 @@ impl Default for Kubernetes {
             allow_other_cluster: false,
             act_as: ActAs::default(),
             offline: OfflinePolicy::default(),
+            events: EventLevel::default(),
         }
     }
 }

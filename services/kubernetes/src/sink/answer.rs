@@ -87,6 +87,7 @@ fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &s
     let code = status.as_u16();
     match status {
         StatusCode::NOT_FOUND => Answer::Absent,
+        StatusCode::FORBIDDEN if is_about_a_namespace_that_ends(&body) => Answer::Absent,
         StatusCode::CONFLICT => Answer::Conflict(message),
         StatusCode::UNPROCESSABLE_ENTITY if is_about_another_object(&body) => {
             Answer::Conflict(message)
@@ -108,6 +109,12 @@ fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &s
 fn is_about_another_object(status: &Value) -> bool {
     let causes = status["details"]["causes"].as_array().into_iter().flatten();
     causes.into_iter().any(|cause| cause["field"] == "metadata.uid")
+}
+
+/// Whether nothing may be created because the namespace is under deletion.
+fn is_about_a_namespace_that_ends(status: &Value) -> bool {
+    let causes = status["details"]["causes"].as_array().into_iter().flatten();
+    causes.into_iter().any(|cause| cause["reason"] == "NamespaceTerminating")
 }
 
 /// A request that cannot be made.
@@ -135,6 +142,8 @@ mod tests {
         let uid = json!({"message": "why", "details": {"causes": [{"field": "metadata.uid"}]}});
         assert_eq!(of(422, None, &uid), Answer::Conflict("why".into()));
         assert_eq!(of(403, None, &why), Answer::Forbidden("why".into()));
+        let ending = json!({"details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        assert_eq!(of(403, None, &ending), Answer::Absent);
         assert_eq!(of(500, None, &why), Answer::Failed("https://a: why (500)".into()));
         for (asked, after) in [(None, 1), (Some(0), 1), (Some(7), 7), (Some(9_999), 60)] {
             assert_eq!(of(429, asked, &why), Answer::Throttled(Duration::from_secs(after)));

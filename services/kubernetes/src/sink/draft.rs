@@ -36,9 +36,7 @@ pub(super) fn pod_request(
         }
         Purpose::DeletePod => (WriteRequest::delete_pod(pod, &view.uid), *NO_CONTENT),
         Purpose::Tolerations => (WriteRequest::tolerations(pod, view), *NO_CONTENT),
-        Purpose::CreateNode | Purpose::NodeMetadata | Purpose::NodeStatus | Purpose::Lease => {
-            return None;
-        }
+        _ => return None,
     };
     Some(RequestDraft { request, content, order: view.order, start: EdgeStart::default() })
 }

@@ -19,6 +19,10 @@ pub(crate) enum Purpose {
     Tolerations,
     /// The Lease of a node.
     Lease,
+    /// An Event that the API does not have.
+    CreateEvent,
+    /// An Event that happened again.
+    PatchEvent,
 }
 
 /// The pauses after failures of an object, doubled from the first to the last. The last is short: 5 s
@@ -70,6 +74,8 @@ impl Purpose {
             Self::DeletePod => "delete pods",
             Self::Tolerations => "patch pods",
             Self::Lease => "patch leases",
+            Self::CreateEvent => "create events",
+            Self::PatchEvent => "patch events",
         }
     }
 }

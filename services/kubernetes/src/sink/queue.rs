@@ -116,6 +116,11 @@ impl Queue {
         !self.ready.is_empty() && self.in_flight.len() < REQUESTS_MAX
     }
 
+    /// Whether an object waits to be compared, beside those of a node that has enough requests on their way.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// How many objects are to be compared now, or have a request on their way.
     pub(crate) fn len(&self) -> usize {
         self.ready.len()

@@ -88,6 +88,20 @@ impl WriteRequest {
         Self { method: Method::POST, path: LEASES.into(), content_type: JSON, body }
     }
 
+    /// Creates an Event.
+    pub(crate) fn create_event(event: &ResourceKey, object: Value) -> Self {
+        let namespace = event.namespace().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        Self { method: Method::POST, path, content_type: JSON, body: object }
+    }
+
+    /// Patches an Event, by operations that may name what has to be there.
+    pub(crate) fn event(event: &ResourceKey, operations: Value) -> Self {
+        let namespace = event.namespace().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/events/{}", event.name());
+        Self::patch(path, JSON_PATCH, operations)
+    }
+
     /// The request, as it is sent.
     pub(crate) fn build(&self) -> Result<Request<Vec<u8>>, http::Error> {
         Request::builder()

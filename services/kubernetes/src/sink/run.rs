@@ -1,5 +1,7 @@
 //! The task of the sink: it collects what may have changed, asks for the plan, sends requests and takes
-//! their answers. The decisions are in `plan`, `queue` and `lease`.
+//! their answers. The decisions are in `plan`, `queue`, `lease` and `pace`.
+
+mod renewals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
@@ -10,19 +12,20 @@ use headwater_controller::{
 };
 use headwater_event::{NodeName, ResourceKey, WriterEpoch};
 use headwater_telemetry::error_chain;
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
 use super::desired::{Unreadable, desired_node, desired_pod};
 use super::draft::{RequestDraft, node_request, pod_request, shown};
-use super::lease::{Leases, Renewal, RenewalEnd};
+use super::event_lane::{self, EventLane};
+use super::lease::Leases;
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
+use super::pace::Pace;
 use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
-use super::request::WriteRequest;
 use super::troubles::Troubles;
 use super::{KubernetesSink, SinkDependencies};
 use crate::access::Connection;
@@ -73,6 +76,8 @@ pub(super) struct SinkRun {
     shown_troubles: Troubles,
     calls: JoinSet<CallEnd>,
     renewals: JoinSet<RenewalDone>,
+    events: EventLane,
+    pace: Pace,
     began: Instant,
 }
 
@@ -94,16 +99,11 @@ struct CallEnd {
     answer: Answer,
 }
 
-/// The end of a renewal.
-struct RenewalDone {
-    renewal: Renewal,
-    sent_ms: u64,
-    answer: Answer,
-}
-
 impl SinkRun {
     pub(super) fn new(sink: KubernetesSink, context: SinkContext) -> Self {
         let KubernetesSink { connection, selector, view, dependencies } = sink;
+        let picture = context.picture.clone();
+        let events = EventLane::new(connection.clone(), &dependencies, view.clone(), picture);
         Self {
             connection,
             selector,
@@ -123,6 +123,8 @@ impl SinkRun {
             shown_troubles: Troubles::default(),
             calls: JoinSet::new(),
             renewals: JoinSet::new(),
+            events,
+            pace: Pace::default(),
             began: Instant::now(),
         }
     }
@@ -137,12 +139,16 @@ impl SinkRun {
             self.take_view_changes();
             self.renew();
             self.write();
+            self.write_events();
             let wake = self.next_wake();
             tokio::select! {
                 // In this order, so that a run in a simulation is the same again. What is rare comes first, so
                 // that no stream of changes keeps it waiting.
                 biased;
                 _ = ticks.tick() => {
+                    let now_ms = self.now_ms();
+                    self.pace.look(now_ms);
+                    self.events.look(now_ms);
                     self.look_at_presence();
                     self.show();
                 }
@@ -151,6 +157,7 @@ impl SinkRun {
                 },
                 Some(done) = self.renewals.join_next() => self.end_renewal(done),
                 Some(end) = self.calls.join_next() => self.end_call(end),
+                Some(end) = self.events.next_end() => self.end_event(end),
                 change = next_change(&mut self.changes) => match change {
                     Some(change) => self.take_picture_change(change),
                     None => return,
@@ -175,6 +182,7 @@ impl SinkRun {
             if self.epoch.take().is_some() {
                 self.changes = None;
                 self.queue = Queue::default();
+                self.events.clear();
             }
             return;
         }
@@ -185,12 +193,14 @@ impl SinkRun {
         self.epoch = Some(epoch);
         self.memories.clear();
         self.queue = Queue::default();
+        self.events.clear();
         self.changes = Some(self.picture.changes());
         self.mark_everything();
     }
 
     /// Marks every object.
     fn mark_everything(&mut self) {
+        self.events.mark_everything();
         let mut ids: Vec<ObjectId> = Vec::new();
         {
             let view = self.view.lock();
@@ -257,6 +267,10 @@ impl SinkRun {
                         self.look_at(&node);
                         self.queue.mark(ObjectId::Node(node));
                     }
+                }
+                "event" => {
+                    let now_ms = self.now_ms();
+                    self.events.mark(&key, now_ms);
                 }
                 _ => {}
             }
@@ -336,12 +350,14 @@ impl SinkRun {
 
     /// When something is due without an event.
     fn next_wake(&self) -> Instant {
-        let is_writing = self.may_write();
-        if is_writing && self.queue.is_ready() {
+        let (is_writing, has_room) = (self.may_write(), self.has_room());
+        if is_writing && has_room && self.queue.is_ready() {
             return Instant::now();
         }
         let of_queue = self.queue.next_due_ms().filter(|_| is_writing);
-        let due_ms = of_queue.into_iter().chain(self.leases.next_due_ms()).min();
+        let of_leases = self.leases.next_due_ms().filter(|_| has_room);
+        let of_events = self.events.next_due_ms().filter(|_| has_room && self.may_write_events());
+        let due_ms = [of_queue, of_leases, of_events].into_iter().flatten().min();
         // The ticks wake it before an hour is over.
         self.began
             + due_ms
@@ -352,10 +368,46 @@ impl SinkRun {
         self.epoch.is_some() && self.progress.borrow().may_write(Instant::now())
     }
 
+    /// Whether one more request may be sent.
+    fn has_room(&self) -> bool {
+        let in_flight = self.calls.len() + self.renewals.len() + self.events.in_flight();
+        self.pace.has_room(in_flight)
+    }
+
+    /// Whether Events may be written: they come last.
+    fn may_write_events(&self) -> bool {
+        self.may_write() && !self.queue.has_waiting()
+    }
+
+    /// Reads and sends Events that are due.
+    fn write_events(&mut self) {
+        let now_ms = self.now_ms();
+        if self.may_write_events() {
+            self.events.read(now_ms);
+        }
+        while self.may_write_events()
+            && self.has_room()
+            && self.events.write(now_ms, &mut self.troubles)
+        {}
+    }
+
+    fn end_event(&mut self, end: Result<event_lane::CallEnd, tokio::task::JoinError>) {
+        let now_ms = self.now_ms();
+        if let Some(pause_ms) = self.events.end(end, now_ms, &mut self.troubles) {
+            self.throttle(now_ms, pause_ms);
+        }
+    }
+
+    /// The API server has too much to do, and wants to be left alone for a time.
+    fn throttle(&mut self, now_ms: u64, pause_ms: u64) {
+        self.pace.throttle(now_ms);
+        self.events.pause(now_ms, pause_ms);
+    }
+
     /// Compares objects and sends the requests that follow.
     fn write(&mut self) {
         for _ in 0..COMPARED_MAX {
-            if !self.may_write() {
+            if !self.may_write() || !self.has_room() {
                 break;
             }
             let now_ms = self.now_ms();
@@ -495,7 +547,7 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
-        let mut created = None;
+        let (mut created, mut throttled_ms) = (None, None);
         let memory = self.memories.entry(id.clone()).or_default();
         match answer {
             Answer::Done(object) => {
@@ -550,12 +602,17 @@ impl SinkRun {
                 }
             }
             Answer::Throttled(after) => {
-                memory.pause(now_ms, u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                memory.pause(now_ms, after_ms);
+                throttled_ms = Some(after_ms);
             }
             Answer::Failed(reason) => {
                 memory.note_failure(now_ms);
                 self.troubles.set_unanswered(Some(reason));
             }
+        }
+        if let Some(throttled_ms) = throttled_ms {
+            self.throttle(now_ms, throttled_ms);
         }
         if let Some((node, start)) = created {
             self.register(&node, start);
@@ -563,65 +620,6 @@ impl SinkRun {
         if self.epoch.is_some() {
             self.queue.end(id);
         }
-    }
-
-    /// Sends the renewals of Leases that are due.
-    fn renew(&mut self) {
-        while let Some(renewal) = self.leases.take(self.now_ms()) {
-            let sent_ms = self.now_ms();
-            let now = micro_time((self.dependencies.wall_clock)());
-            let node = renewal.node.clone();
-            if !self.look_at(&node).is_present {
-                self.leases.end(&node, RenewalEnd::Failed, sent_ms, sent_ms);
-                continue;
-            }
-            let request = if renewal.is_missing {
-                let uid = self.view.lock().node(&node).map(|view| view.uid.clone());
-                WriteRequest::create_lease(&node, &uid.unwrap_or_default(), &now)
-            } else {
-                WriteRequest::renew_lease(&node, &now)
-            };
-            let request =
-                request.build().map(|request| self.dependencies.act_as.about(&node, request));
-            let connection = self.connection.clone();
-            self.renewals.spawn(async move {
-                let answer = match request {
-                    Ok(request) => send(&connection, request).await,
-                    Err(error) => unsendable(&error),
-                };
-                RenewalDone { renewal, sent_ms, answer }
-            });
-        }
-    }
-
-    fn end_renewal(&mut self, done: Result<RenewalDone, tokio::task::JoinError>) {
-        let RenewalDone { renewal, sent_ms, answer } = match done {
-            Ok(done) => done,
-            Err(error) => {
-                tracing::error!(%error, "the renewal of a Lease ended by itself");
-                return;
-            }
-        };
-        self.dependencies.metrics.answered(Purpose::Lease, &answer);
-        let end = match answer {
-            Answer::Done(_) => {
-                self.troubles.allow(Purpose::Lease);
-                RenewalEnd::Renewed
-            }
-            Answer::Absent if !renewal.is_missing => RenewalEnd::Missing,
-            Answer::Conflict(_) => RenewalEnd::Exists,
-            Answer::Forbidden(message) => {
-                self.troubles.forbid(Purpose::Lease, message);
-                RenewalEnd::Forbidden
-            }
-            Answer::Failed(reason) => {
-                self.troubles.set_unanswered(Some(reason));
-                RenewalEnd::Failed
-            }
-            Answer::Absent | Answer::Refused(_) | Answer::Throttled(_) => RenewalEnd::Failed,
-        };
-        let now_ms = self.now_ms();
-        self.leases.end(&renewal.node, end, sent_ms, now_ms);
     }
 
     /// Shows metrics and troubles.
@@ -633,12 +631,6 @@ impl SinkRun {
             self.dependencies.troubles.send_replace(self.troubles.sentences());
         }
     }
-}
-
-/// A time with microseconds, as Leases have it.
-fn micro_time(now_ms: i64) -> String {
-    let time = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    format!("{time:.6}")
 }
 
 /// The next change of the picture; never without a subscription.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_event::NodeName;
+use headwater_event::{NodeName, ResourceKey};
 
 use super::memory::Purpose;
 use crate::cluster_view::ObjectId;
@@ -22,6 +22,8 @@ pub(crate) struct Troubles {
     objects: BTreeMap<ObjectId, String>,
     /// The labels that nodes report and may not set.
     labels: BTreeMap<NodeName, String>,
+    /// The last Event of a node that is not written, and why.
+    events: BTreeMap<NodeName, String>,
     /// Why there is no answer, of the last request.
     unanswered: Option<String>,
 }
@@ -52,6 +54,23 @@ impl Troubles {
             let names: Vec<&str> = labels.iter().map(String::as_str).take(NAMES_MAX).collect();
             self.labels.insert(node.clone(), names.join(", "));
         }
+    }
+
+    /// An Event of a node is not written.
+    pub(crate) fn refuse_event(&mut self, node: &NodeName, event: &ResourceKey, reason: &str) {
+        if self.events.len() < OBJECTS_MAX || self.events.contains_key(node) {
+            let namespace = event.namespace().unwrap_or_default();
+            let sentence = format!(
+                "Event {namespace}/{} of node {node} is not written to the cluster: {reason}",
+                event.name()
+            );
+            self.events.insert(node.clone(), sentence);
+        }
+    }
+
+    /// A later Event of a node is written.
+    pub(crate) fn accept_event(&mut self, node: &NodeName) {
+        self.events.remove(node);
     }
 
     /// Nothing is wrong with an object any more.
@@ -89,7 +108,8 @@ impl Troubles {
                 "Node {node} reports labels that a node may not set; they are left out: {labels}"
             )
         });
-        forbidden.chain(objects).chain(labels).chain(unanswered).collect()
+        let events = self.events.values().cloned();
+        forbidden.chain(objects).chain(labels).chain(events).chain(unanswered).collect()
     }
 }
 
@@ -106,8 +126,13 @@ mod tests {
         let sentences = troubles.sentences();
         assert!(sentences[0].contains("patch pods/status: no; grant this right"), "{sentences:?}");
         assert!(sentences[1].contains("Pod d/web is not written"), "{sentences:?}");
+        let node: NodeName = "gw".parse().expect("a name");
+        troubles.refuse_event(&node, &"d/event/e.1".parse().expect("a key"), "not its own");
+        let sentence = troubles.sentences().remove(2);
+        assert!(sentence.contains("Event d/e.1 of node gw is not written"), "{sentence}");
         troubles.allow(Purpose::PodStatus);
         troubles.clear(&pod);
+        troubles.accept_event(&node);
         assert_eq!(troubles, Troubles::default());
     }
 }

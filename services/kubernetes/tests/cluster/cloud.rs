@@ -16,7 +16,7 @@ use crate::world::{Kubectl as _, POLL, config, control_plane, node, object};
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn request(node: &str, verb: RequestVerb, key: &str, body: Value) -> NodeRequest {
+pub(crate) fn request(node: &str, verb: RequestVerb, key: &str, body: Value) -> NodeRequest {
     NodeRequest {
         node: node.parse().expect("a name"),
         timeout: SOON,
@@ -26,11 +26,11 @@ fn request(node: &str, verb: RequestVerb, key: &str, body: Value) -> NodeRequest
     }
 }
 
-fn get(node: &str, key: &str) -> NodeRequest {
+pub(crate) fn get(node: &str, key: &str) -> NodeRequest {
     request(node, RequestVerb::Get, key, Value::Null)
 }
 
-fn token(node: &str, pod: &str, uid: &str, audience: &str) -> NodeRequest {
+pub(crate) fn token(node: &str, pod: &str, uid: &str, audience: &str) -> NodeRequest {
     let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid});
     let spec =
         json!({"audiences": [audience], "expirationSeconds": 3_600, "boundObjectRef": bound});
@@ -52,7 +52,7 @@ fn pod(name: &str, on: &str, config: &str) -> Value {
     object("v1", "Pod", name, json!({"spec": spec}))
 }
 
-fn csr(node: &str) -> Value {
+pub(crate) fn csr(node: &str) -> Value {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
@@ -66,7 +66,10 @@ fn csr(node: &str) -> Value {
     }})
 }
 
-async fn json_of(cloud: &KubernetesCloud, request: NodeRequest) -> Result<Value, RequestError> {
+pub(crate) async fn json_of(
+    cloud: &KubernetesCloud,
+    request: NodeRequest,
+) -> Result<Value, RequestError> {
     let answer = cloud.respond(request).await?;
     Ok(serde_json::from_slice(&answer).expect("JSON"))
 }

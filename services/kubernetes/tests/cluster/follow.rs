@@ -1,12 +1,13 @@
-//! What the streams have, as objects come, change and go.
+//! What the streams have, as objects come, change and go. The controllers may only read.
 
 use serde_json::json;
 
-use crate::world::{Kubectl as _, World, config, control_plane, node, object, pod};
+use crate::deployment::{check_audit, readable};
+use crate::world::{Kubectl as _, World, config, node, object, pod};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_gets_its_pods_and_all_that_they_name_and_deletes_of_a_downtime_arrive() {
-    let cluster = control_plane();
+    let (cluster, account) = readable();
     let claim = json!({"spec": {
         "accessModes": ["ReadWriteOnce"], "volumeName": "v", "storageClassName": "",
         "resources": {"requests": {"storage": "1Gi"}},
@@ -51,7 +52,7 @@ async fn a_node_gets_its_pods_and_all_that_they_name_and_deletes_of_a_downtime_a
         pod("elsewhere", "cloud-1", "unnamed"),
     ]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     let on_node = [
         "default/configmap/settings",
@@ -76,7 +77,7 @@ async fn a_node_gets_its_pods_and_all_that_they_name_and_deletes_of_a_downtime_a
 
     cluster.run(&["delete", "pod", "user", "--force", "--grace-period=0"]);
     cluster.run(&["delete", "service", "web"]);
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     let left = ["default/configmap/settings", "default/pod/other", "null/node/gw"];
     let mut left = left.to_vec();
@@ -84,14 +85,15 @@ async fn a_node_gets_its_pods_and_all_that_they_name_and_deletes_of_a_downtime_a
     world.has("node/gw", &left).await;
     assert!(!world.keys("cluster").await.contains("default/service/web"));
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_that_is_written_appends_nothing() {
-    let cluster = control_plane();
+    let (cluster, account) = readable();
     cluster.create(&[node("gw", true), config("settings", "x"), pod("p", "gw", "settings")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     let before = running.appended();
     for phase in ["Running", "Succeeded"] {
@@ -120,16 +122,17 @@ async fn a_status_that_is_written_appends_nothing() {
     // The log has a record before the controller has the answer of the append.
     running.appended_since(before, 1).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_gets_and_loses_its_stream_with_the_label() {
-    let cluster = control_plane();
+    let (cluster, account) = readable();
     cluster.create(&[node("gw", false), pod("p", "gw", "settings"), config("settings", "x")]);
     // A pod that is there before its Node.
     cluster.create(&[pod("early", "late", "settings")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     assert_eq!(world.keys("node/gw").await.len(), 0);
 
@@ -144,14 +147,15 @@ async fn a_node_gets_and_loses_its_stream_with_the_label() {
     cluster.run(&["label", "node", "gw", "node-role.kubernetes.io/edge="]);
     world.has("node/gw", &with_pod).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_map_arrives_whenever_it_is_named_and_leaves_with_its_last_user() {
-    let cluster = control_plane();
+    let (cluster, account) = readable();
     cluster.create(&[node("gw", true), config("later", "unnamed until then")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     cluster.create(&[pod("a", "gw", "absent"), pod("b", "gw", "later")]);
     let pods = ["default/pod/a", "default/pod/b", "null/node/gw", "default/configmap/later"];
@@ -171,4 +175,5 @@ async fn a_config_map_arrives_whenever_it_is_named_and_leaves_with_its_last_user
     let again = [&pods[1..], &["default/configmap/absent", "default/pod/c"]].concat();
     world.has("node/gw", &again).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }

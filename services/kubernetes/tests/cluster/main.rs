@@ -4,6 +4,7 @@
 
 mod cloud;
 mod conformance;
+mod deployment;
 mod failures;
 mod follow;
 mod identity;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_kubernetes::{Access, ActAs, KubernetesSettings, rights};
@@ -12,14 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use crate::deployment::{ACCOUNT, KNOWN_WITHIN, NAMESPACE, USER, apply, deploy, folder, missing};
 use crate::world::{Kubectl as _, POLL, node, only_api, pod};
-
-const NAMESPACE: &str = "headwater-system";
-const ACCOUNT: &str = "headwater-controller";
-const USER: &str = "system:serviceaccount:headwater-system:headwater-controller";
-
-/// How long a role may take to be known to the server.
-const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -27,19 +21,6 @@ const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-
-/// The folder of one of the two forms.
-fn folder(act_as: ActAs) -> PathBuf {
-    let name = match act_as {
-        ActAs::Node => "act-as-node",
-        ActAs::Controller => "act-as-self",
-    };
-    deploy().join(name)
-}
-
-fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops/deploy/kubernetes")
-}
 
 /// What the roles in `files` grant: verb, group, resource with subresource, namespace, name.
 fn granted(files: &[PathBuf]) -> BTreeSet<[String; 5]> {
@@ -146,8 +127,7 @@ impl Account {
 async fn deployed(act_as: ActAs) -> (ControlPlane, Account) {
     let cluster = ControlPlane::start(ControlPlaneSettings { audit: true, ..only_api() });
     let cluster = cluster.expect("a control plane");
-    let folder = folder(act_as);
-    cluster.run(&["apply", "-k", &folder.display().to_string()]);
+    let file = apply(&cluster, act_as);
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let bound = |name: &str, on: &str| {
@@ -163,16 +143,12 @@ async fn deployed(act_as: ActAs) -> (ControlPlane, Account) {
     cluster.create(&[account, node("gw-1", true), node("gw-2", true)]);
     cluster.create(&[bound("p1", "gw-1"), bound("p2", "gw-2")]);
     let account = Account::of(&cluster).await;
-    // The server reads roles and policies by a watch of its own.
-    let access = Access::Kubeconfig {
-        file: cluster.kubeconfig_of_account(NAMESPACE, ACCOUNT).expect("a token"),
-        context: None,
-    };
+    // The server reads roles and policies by watches of its own.
+    let access = Access::Kubeconfig { file, context: None };
     let connection = access.connect().await.expect("a client");
-    let needed = rights(&KubernetesSettings::default(), act_as);
     let end = Instant::now() + KNOWN_WITHIN;
     loop {
-        let missing = connection.missing(needed.clone()).await.expect("the server answers");
+        let missing = missing(&connection, act_as).await;
         let label = json!({"metadata": {"labels": {"a": "b"}}});
         let (code, _) = account.patch(None, &format!("{PODS}/p1"), MERGE, label).await;
         if missing.is_empty() && code == 422 {

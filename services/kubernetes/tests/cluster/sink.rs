@@ -4,11 +4,17 @@
 
 mod deletion;
 mod edge;
+mod events;
 mod faults;
 mod faulty_proxy;
+mod kills;
+mod observer;
 mod offline;
+mod priority;
 mod registration;
+mod rights;
 mod statuses;
+mod worker;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -17,31 +23,66 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_kubernetes::{ActAs, Right};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use self::edge::Edge;
+use crate::deployment::{check_audit, deployed};
 use crate::world::{Kubectl, POLL, Running, World, pod};
 
 /// How long a condition may take to hold.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The control plane of these tests. It ends with their process.
-static CLUSTER: LazyLock<SharedCluster> = LazyLock::new(|| {
-    let plane = ControlPlane::start(ControlPlaneSettings::default()).expect("a control plane");
-    SharedCluster { kubeconfig: plane.kubeconfig().to_owned(), plane: Mutex::new(plane) }
-});
+static CLUSTER: LazyLock<SharedCluster> =
+    LazyLock::new(|| SharedCluster::start(ControlPlaneSettings::default()));
 
-/// A control plane that several tests use at once.
+/// A control plane that several tests use at once. The controllers act as nodes, under the roles and the
+/// policy of the manifests.
 struct SharedCluster {
     plane: Mutex<ControlPlane>,
+    /// The kubeconfig of an administrator, and that of the controllers.
     kubeconfig: PathBuf,
+    account: PathBuf,
 }
 
 impl SharedCluster {
-    fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    fn start(settings: ControlPlaneSettings) -> Self {
+        Self::start_as(settings, ActAs::Node)
+    }
+
+    /// A control plane with the manifests of one of the two forms.
+    fn start_as(settings: ControlPlaneSettings, act_as: ActAs) -> Self {
+        let settings = ControlPlaneSettings { audit: true, ..settings };
+        let plane = ControlPlane::start(settings).expect("a control plane");
+        let account = deployed(&plane, act_as);
+        Self { kubeconfig: plane.kubeconfig().to_owned(), account, plane: Mutex::new(plane) }
+    }
+
+    /// The kubeconfig of the controllers.
+    fn account(&self) -> &Path {
+        &self.account
+    }
+
+    /// kubectl as a controller.
+    fn account_command(&self) -> Command {
+        let mut command = self.command();
+        command.arg("--kubeconfig").arg(&self.account);
+        command
+    }
+
+    /// Stops a controller at the end of a test. No request of any controller was refused until then.
+    async fn stop(&self, running: Running) {
+        self.stop_needing(running, &[]).await;
+    }
+
+    /// Stops a controller, which has used each of these rights.
+    async fn stop_needing(&self, running: Running, needed: &[Right]) {
+        running.controller.stop().await;
+        let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner);
+        check_audit(&plane, needed);
     }
 }
 
@@ -56,7 +97,7 @@ struct Api(kube::Client);
 
 impl Api {
     async fn connect() -> Self {
-        Self::of(CLUSTER.kubeconfig()).await
+        Self::of(&CLUSTER.kubeconfig).await
     }
 
     async fn of(kubeconfig: &Path) -> Self {
@@ -71,6 +112,7 @@ impl Api {
         let path = match kind {
             "node" => format!("/api/v1/nodes/{name}"),
             "pod" => format!("/api/v1/namespaces/default/pods/{name}"),
+            "event" => format!("/api/v1/namespaces/default/events/{name}"),
             _ => format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"),
         };
         let request = http::Request::get(path).body(Vec::new()).expect("a request");
@@ -135,7 +177,7 @@ struct Fixture {
 impl Fixture {
     async fn start(edge: &str) -> Self {
         let (api, world) = (Api::connect().await, World::new());
-        let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+        let running = world.start_with_sink(CLUSTER.account()).await;
         running.reconciled().await;
         let edge = Edge::connect(&world, &running, edge).await;
         api.node(edge.name.as_str()).await;

@@ -15,7 +15,7 @@ use headwater_controller::{
 use headwater_event::{EntryKey, Envelope, Event, StreamId};
 use headwater_follow::{Follower, WallClock};
 use headwater_kubernetes::{
-    Access, ActAs, Connection, KubernetesSettings, KubernetesSource, OfflinePolicy,
+    Access, ActAs, Connection, EventLevel, KubernetesSettings, KubernetesSource, OfflinePolicy,
     SinkDependencies, SinkMetrics,
 };
 use headwater_log::{MemoryLog, MemorySettings, Outcome};
@@ -188,15 +188,21 @@ impl World {
         .await
     }
 
-    /// Starts a controller that follows the API of a kubeconfig, and writes to it.
+    /// Starts a controller that follows the API of a kubeconfig, and writes to it as the nodes.
     pub(crate) async fn start_with_sink(&self, kubeconfig: &Path) -> Running {
+        self.start_with_sink_as(kubeconfig, ActAs::Node).await
+    }
+
+    /// Starts a controller that follows the API of a kubeconfig, and writes to it.
+    pub(crate) async fn start_with_sink_as(&self, kubeconfig: &Path, act_as: ActAs) -> Running {
         let access = Access::Kubeconfig { file: kubeconfig.to_owned(), context: None };
         let connection = access.connect().await.expect("a client");
         let source = KubernetesSource::new(connection, KubernetesSettings::default());
         let (registry, (troubles, shown)) = (Registry::new(), watch::channel(Vec::new()));
         let sink = source.sink(SinkDependencies {
-            act_as: ActAs::Node,
+            act_as,
             offline: OfflinePolicy::Keep,
+            events: EventLevel::default(),
             wall_clock: Arc::new(|| jiff::Timestamp::now().as_millisecond()),
             metrics: SinkMetrics::new(&registry).expect("a fresh registry"),
             troubles,
@@ -348,6 +354,15 @@ impl Running {
         };
         let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
         metrics.iter().filter(|m| of(m)).map(|m| m.get_counter().get_value() as u64).sum()
+    }
+
+    /// How many objects wait for a comparison or a write.
+    pub(crate) fn behind(&self) -> usize {
+        let families = self.registry.gather();
+        let mut of = families.iter();
+        let family = of.find(|family| family.name() == "headwater_controller_api_objects_behind");
+        let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
+        metrics.iter().map(|metric| metric.get_gauge().get_value() as usize).sum()
     }
 
     /// Waits until so many requests of a kind had an outcome: the API may show what a request did before

@@ -42,7 +42,7 @@ async fn a_pod_goes_when_its_node_reports_that_it_stopped_also_with_a_finalizer_
         r#"{"metadata":{"finalizers":null}}"#,
     ]);
     api.gone("held").await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,5 +58,5 @@ async fn a_pod_that_was_made_again_under_its_name_is_not_deleted_by_the_end_of_t
     assert_eq!(running.requests("delete pods", "done"), 0);
     edge.report_end("forced", &second).await;
     api.gone("forced").await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }

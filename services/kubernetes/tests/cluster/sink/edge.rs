@@ -19,6 +19,9 @@ use crate::world::{Running, World};
 /// How often its hub sends a beat.
 const BEAT: Duration = Duration::from_secs(2);
 
+/// Records of one append.
+const APPENDED_MAX: usize = 500;
+
 /// See the module.
 pub(super) struct Edge {
     pub(super) name: NodeName,
@@ -125,7 +128,40 @@ impl Edge {
         self.report(ReportBody::PodTerminated { pod: key(pod), uid: uid.to_owned() }).await;
     }
 
+    /// Reports an Event in the namespace `default`.
+    pub(super) async fn report_event(&self, name: &str, event: &Value) {
+        self.report(self.event(name, event)).await;
+    }
+
+    /// Reports many Events at once.
+    pub(super) async fn report_events(&self, events: impl Iterator<Item = (String, Value)>) {
+        let appends = events.map(|(name, event)| self.append(self.event(&name, &event)));
+        let appends: Vec<_> = appends.collect();
+        for some in appends.chunks(APPENDED_MAX) {
+            self.log.append(some.to_vec()).await.expect("appended");
+        }
+    }
+
+    /// It is connected, and whether its pod worker runs.
+    pub(super) fn set_worker(&self, runs: bool) {
+        let node = ConnectedNode {
+            state: Some(NodeState { lacks_worker: !runs, has_drained: true }),
+            ..connected(&self.name)
+        };
+        self.link.receive(PresenceUpdate::Connected(vec![node]));
+    }
+
+    fn event(&self, name: &str, event: &Value) -> ReportBody {
+        let key = format!("default/event/{name}").parse().expect("a key");
+        ReportBody::Event { key, object: event.to_string().into_bytes().into() }
+    }
+
     async fn report(&self, body: ReportBody) {
+        let append = self.append(body);
+        self.log.append(vec![append]).await.expect("appended");
+    }
+
+    fn append(&self, body: ReportBody) -> Append {
         let seq = self.seq.fetch_add(1, Ordering::SeqCst) + 1;
         let boot = self.boot.load(Ordering::SeqCst);
         let id = ReportId { incarnation: Incarnation(1), boot, seq };
@@ -138,7 +174,7 @@ impl Edge {
             traceparent: None,
         };
         let partition = StreamId::node(&self.name).partition(2);
-        self.log.append(vec![Append { partition, record }]).await.expect("appended");
+        Append { partition, record }
     }
 }
 
@@ -150,6 +186,16 @@ impl Drop for Edge {
 
 fn key(pod: &str) -> ResourceKey {
     format!("default/pod/{pod}").parse().expect("a key")
+}
+
+/// A warning about a pod in the namespace `default`, which happened `count` times.
+pub(super) fn warning(pod: &str, uid: &str, count: u32) -> Value {
+    json!({
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid},
+        "reason": "BackOff", "message": "Back-off restarting failed container main",
+        "type": "Warning", "count": count,
+        "firstTimestamp": "2026-01-01T00:00:01Z", "lastTimestamp": "2026-01-01T00:00:09Z",
+    })
 }
 
 /// The status of a running pod with one container.

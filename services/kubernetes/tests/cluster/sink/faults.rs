@@ -6,11 +6,15 @@ use headwater_cluster::Part;
 
 use super::edge::{Edge, running_status};
 use super::faulty_proxy::{Fate, FaultyProxy};
+use super::observer::Observer;
 use super::{Api, CLUSTER};
 use crate::world::{Kubectl as _, World, control_plane, pod};
 
 /// The pods of a test.
 const PODS: usize = 12;
+
+/// The reports of each pod, one right after the other.
+const ROUNDS: u64 = 3;
 
 fn name(number: usize) -> String {
     format!("faulty-{number}")
@@ -29,7 +33,7 @@ async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing
         Fate::Answer(503),
     ];
     let of_status = |path: &str| path.ends_with("/status") && path.contains("/pods/");
-    let proxy = FaultyProxy::start(CLUSTER.command(), move |number, method, path| {
+    let proxy = FaultyProxy::start(CLUSTER.account_command(), move |number, method, path| {
         if of_status(path) || method == "DELETE" { fates[number % fates.len()] } else { Fate::Pass }
     })
     .await;
@@ -44,36 +48,30 @@ async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing
     for number in 0..PODS {
         uids.push(api.uid(&name(number)).await);
     }
-    for round in 0..3 {
+    let observer = Observer::start(&api, "faulty").await;
+    for round in 1..=ROUNDS {
         for (number, uid) in uids.iter().enumerate() {
-            let status = running_status(&format!("10.3.{round}.{number}"));
-            edge.report_status(&name(number), uid, &status).await;
+            observer.report(&edge, &name(number), uid, round).await;
         }
     }
-    for number in 0..PODS {
-        let ip = format!("10.3.2.{number}");
-        let last = |pod: &serde_json::Value| pod["status"]["podIP"] == *ip;
-        api.wait_for("pod", &name(number), "as it was last reported", last).await;
-    }
+    observer.settle().await;
     // Each report, at most; and the Node, its status, its Lease and the tolerations of each pod.
-    let (passed, most) = (proxy.passed(), 3 * PODS + PODS + 8);
+    let (passed, most) = (proxy.passed(), (ROUNDS as usize + 1) * PODS + 8);
     assert!(passed <= most, "{passed} writes arrived, {most} were needed at most");
     let delete: Vec<String> = (0..PODS).map(name).collect();
     let mut args = vec!["delete", "pod", "--wait=false"];
     args.extend(delete.iter().map(String::as_str));
     CLUSTER.run(&args);
     for (number, uid) in uids.iter().enumerate() {
-        edge.report_end(&name(number), uid).await;
+        observer.report_end(&edge, &name(number), uid).await;
     }
-    for number in 0..PODS {
-        api.gone(&name(number)).await;
-    }
-    running.controller.stop().await;
+    observer.settle().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
-    let proxy = FaultyProxy::start(CLUSTER.command(), |_, _, path| {
+    let proxy = FaultyProxy::start(CLUSTER.account_command(), |_, _, path| {
         if path.contains("/pods/right-less/status") { Fate::Answer(403) } else { Fate::Pass }
     })
     .await;
@@ -88,7 +86,7 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     let uid = api.create_pod("right-more", "less").await;
     edge.report_status("right-more", &uid, &running_status("10.2.9.2")).await;
     api.running("right-more").await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

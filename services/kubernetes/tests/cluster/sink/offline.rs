@@ -1,36 +1,36 @@
 //! Nodes that are away for longer than the grace of their cluster, which is short here.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use headwater_cluster::{ControlPlane, ControlPlaneSettings, Part};
+use headwater_cluster::{ControlPlaneSettings, Part};
 use serde_json::{Value, json};
 
 use super::edge::{Edge, running_status};
-use super::{Api, condition};
+use super::{Api, SharedCluster, condition};
 use crate::world::{Kubectl as _, World, pod};
 
 /// A control plane that takes a node for lost after 10 s, and evicts its pods 2 s later.
-fn impatient() -> ControlPlane {
+pub(super) static IMPATIENT: LazyLock<SharedCluster> = LazyLock::new(|| {
     let controllers = ["--node-monitor-grace-period=10s", "--node-monitor-period=1s"];
     let server =
         ["--default-not-ready-toleration-seconds=2", "--default-unreachable-toleration-seconds=2"];
     let flags = |flags: [&str; 2]| flags.map(ToOwned::to_owned).to_vec();
-    let settings = ControlPlaneSettings {
+    SharedCluster::start(ControlPlaneSettings {
         parts: vec![Part::ControllerManager],
         flags: BTreeMap::from([
             (Part::ControllerManager, flags(controllers)),
             (Part::ApiServer, flags(server)),
         ]),
         ..ControlPlaneSettings::default()
-    };
-    ControlPlane::start(settings).expect("a control plane")
-}
+    })
+});
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
-    let cluster = impatient();
-    let (api, world) = (Api::of(cluster.kubeconfig()).await, World::new());
-    let running = world.start_with_sink(cluster.kubeconfig()).await;
+    let (cluster, world) = (&*IMPATIENT, World::new());
+    let api = Api::of(&cluster.kubeconfig).await;
+    let running = world.start_with_sink(cluster.account()).await;
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "gw").await;
     // A cluster evicts nothing while every node of it is away.
@@ -101,5 +101,5 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     edge.report_end("evicted", &api.uid("evicted").await).await;
     api.gone("stopped").await;
     api.gone("evicted").await;
-    running.controller.stop().await;
+    cluster.stop(running).await;
 }

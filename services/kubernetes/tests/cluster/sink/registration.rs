@@ -43,7 +43,7 @@ async fn a_pod_is_scheduled_to_the_node_of_an_edge_and_runs() {
     edge.report_end("story", uid).await;
     api.gone("story").await;
     running.requested("delete pods", "done", 1).await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn a_node_adds_the_labels_that_a_node_may_set_and_leaves_those_of_others()
     running
         .sink_trouble("Node labels reports labels that a node may not set; they are left out: team")
         .await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,7 @@ async fn a_node_that_was_deleted_at_the_api_stays_deleted_until_its_edge_starts_
     // Nor does another start of the controller create it.
     drop(edge);
     running.controller.stop().await;
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let running = world.start_with_sink(CLUSTER.account()).await;
     running.reconciled().await;
     let edge = Edge::unreported(&world, &running, "deleted");
     let _later = Edge::connect(&world, &running, "created-later").await;
@@ -93,5 +93,5 @@ async fn a_node_that_was_deleted_at_the_api_stays_deleted_until_its_edge_starts_
     edge.restart().await;
     let second = api.node("deleted").await;
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }

@@ -33,7 +33,7 @@ async fn conditions_of_others_stay_and_times_are_in_whole_seconds() {
         })
         .await;
     assert_eq!(condition(&shown, "example.com/gate")["status"], "True");
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn a_status_that_is_shown_is_not_written_again_also_by_another_controller(
     running.requested("patch pods/status", "done", 1).await;
     drop(edge);
     running.controller.stop().await;
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let running = world.start_with_sink(CLUSTER.account()).await;
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "once").await;
     let mark = api.create_pod("mark", "once").await;
@@ -53,7 +53,7 @@ async fn a_status_that_is_shown_is_not_written_again_also_by_another_controller(
     api.running("mark").await;
     // Only that of the new pod.
     running.requested("patch pods/status", "done", 1).await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +80,7 @@ async fn a_status_of_another_uid_or_of_another_nodes_pod_is_not_written() {
     for name in ["again", "of-victim"] {
         api.running(name).await;
     }
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +107,7 @@ async fn a_status_that_is_too_large_or_has_wrong_types_is_refused_by_name_and_de
         edge.report_status(name, &uid, &running_status("10.2.4.4")).await;
         api.running(name).await;
     }
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,5 +137,5 @@ async fn what_others_overwrite_is_put_right_while_the_node_is_present_alone() {
     let shown =
         api.wait_for("pod", "right", "put right", |pod| pod["status"]["phase"] == "Running").await;
     assert!(shown["status"]["message"].is_null());
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }

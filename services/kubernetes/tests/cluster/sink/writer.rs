@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::edge::{Edge, running_status};
+use super::observer::Observer;
 use super::{Api, CLUSTER};
 use crate::world::{POLL, World};
 
@@ -17,7 +18,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_log_is_away_leases_are_renewed_and_nothing_else_is_written() {
     let (api, world) = (Api::connect().await, World::quick());
-    let running = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let running = world.start_with_sink(CLUSTER.account()).await;
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "log-away").await;
     api.node("log-away").await;
@@ -46,33 +47,33 @@ async fn while_the_log_is_away_leases_are_renewed_and_nothing_else_is_written() 
     set_fault(None);
     let is_last = |pod: &Value| pod["status"]["podIP"] == "10.5.0.2";
     api.wait_for("pod", "log-away", "as it was last reported", is_last).await;
-    running.controller.stop().await;
+    CLUSTER.stop(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_writes_nothing_and_takes_over_when_the_writer_is_killed() {
     let (api, world) = (Api::connect().await, World::quick());
-    let first = world.start_with_sink(CLUSTER.kubeconfig()).await;
+    let first = world.start_with_sink(CLUSTER.account()).await;
     first.reconciled().await;
     let edge = Edge::connect(&world, &first, "taken").await;
     api.node("taken").await;
     let standby = world.beside();
-    let second = standby.start_with_sink(CLUSTER.kubeconfig()).await;
+    let second = standby.start_with_sink(CLUSTER.account()).await;
     let mut progress = second.controller.progress();
     let is_standby = progress.wait_for(|now| now.is_standby);
     timeout(SOON, is_standby).await.expect("it is a standby").expect("it runs");
     // The edge is seen by both, as by hubs that connect to the new writer before the old one ends.
     let seen = Edge::unreported(&standby, &second, "taken");
     let uid = api.create_pod("taken", "taken").await;
-    edge.report_status("taken", &uid, &running_status("10.5.1.1")).await;
-    api.running("taken").await;
+    let observer = Observer::start(&api, "taken").await;
+    observer.report(&edge, "taken", &uid, 1).await;
+    observer.settle().await;
     assert_eq!(second.requests("patch pods/status", "done"), 0);
     // Dropped, it releases nothing: a killed one.
     drop(first);
-    edge.report_status("taken", &uid, &running_status("10.5.1.2")).await;
-    let is_last = |pod: &Value| pod["status"]["podIP"] == "10.5.1.2";
-    api.wait_for("pod", "taken", "as it was last reported", is_last).await;
+    observer.report(&edge, "taken", &uid, 2).await;
+    observer.settle().await;
     second.requested("patch pods/status", "done", 1).await;
     drop(seen);
-    second.controller.stop().await;
+    CLUSTER.stop(second).await;
 }
