@@ -13,8 +13,8 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
 };
 use headwater_kubernetes::{
-    ActAs, Connection, KubernetesSettings, KubernetesSource, OfflinePolicy, SinkDependencies,
-    SinkMetrics,
+    ActAs, Connection, EventLevel, KubernetesSettings, KubernetesSource, OfflinePolicy,
+    SinkDependencies, SinkMetrics,
 };
 use headwater_log::MemoryLog;
 use headwater_session::HubSettings;
@@ -186,6 +186,7 @@ impl SimController {
         let sink = source.sink(SinkDependencies {
             act_as: ActAs::Node,
             offline: OfflinePolicy::Keep,
+            events: EventLevel::default(),
             wall_clock: Arc::new(move || of_sink.now_ms()),
             metrics: SinkMetrics::new(&registry).expect("the registry is new"),
             troubles: self.sink_troubles.clone(),
