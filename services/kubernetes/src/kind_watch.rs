@@ -1,7 +1,7 @@
 //! The requests of one kind's [`Reflector`], and what comes of them.
 //!
 //! A watch that is silent may have nothing to send, or may be behind. When the source has to know, the kind
-//! **catches up**: an empty list gives the version that the API has now, and a short watch sends a bookmark
+//! **catches up**: a list of nothing gives the version that the API has now, and a short watch sends a bookmark
 //! soon. The watch has caught up once it is at that version.
 
 use std::sync::Arc;
@@ -246,11 +246,15 @@ impl KindWatch {
         Ok(())
     }
 
-    /// The version that the API has now, if that is a number. An empty list makes the server's cache of the
-    /// kind reach it, too.
+    /// The version that the API has now, if that is a number. A consistent list makes the server's cache of
+    /// the kind reach it, too.
     async fn present_version(&self) -> Result<Option<u64>, Setback> {
-        let nothing = Selection::with_field("metadata.name", NO_NAME);
-        let request = request::list(self.kind, &nothing).map_err(RequestError::from)?;
+        // The controller may list one Namespace alone.
+        let few = match self.kind {
+            Kind::Namespace => self.selection.clone(),
+            _ => Selection::with_field("metadata.name", NO_NAME),
+        };
+        let request = request::list(self.kind, &few).map_err(RequestError::from)?;
         let answer = timeout(ANSWER_WITHIN, send::<Page>(&self.connection.client, request)).await;
         let (metadata, _) = answer.map_err(|_| RequestError::Silent(ANSWER_WITHIN))??.items();
         Ok(metadata.resource_version.parse().ok())

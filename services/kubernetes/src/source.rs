@@ -405,7 +405,7 @@ impl Running {
         let WriterRole::Writer { takeover: Some(takeover) } = role else { return Ok(()) };
         let epoch = takeover.epoch;
         if !takeover.is_live {
-            return Ok(self.context.events.send(SourceEvent::TakenOver { epoch }).await?);
+            return self.context.events.send(SourceEvent::TakenOver { epoch }).await;
         }
         // A kind that may not be read is not followed.
         let followed = self.first_lists.iter();

@@ -134,6 +134,11 @@ fn requests_go_over_tls_to_the_writer_and_to_the_next_one_after_its_death() {
         (socket.exists() && get().code() == Code::NotFound).then_some(())
     });
 
+    fleet.wait_for("the pod at the edge", |fleet| {
+        let pods = fleet.part("gw-1").text(&["get", "pods", "-o", "name"])?;
+        pods.lines().any(|line| line == "pod/web").then_some(())
+    });
+
     // A token that the API server issued for this pod, and a certificate that it has a request for.
     let vault = token(&socket, uid, "vault").expect("a token");
     let review = json!({
