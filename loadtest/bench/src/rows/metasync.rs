@@ -13,6 +13,7 @@ use crate::limit::patch;
 use crate::link::Link;
 use crate::pods::PODS_PER_NODE;
 use crate::run::Run;
+use crate::waiting::wait;
 
 const OBJECT_BYTES: usize = 2 << 10;
 
@@ -80,7 +81,10 @@ fn begin(link: &mut Link, pods: u32) -> Result<(), Failure> {
     link.say((0..pods).map(|number| (number, 0)))?;
     link.start_edge()?;
     link.in_step()?;
-    link.report((0..pods).map(|number| (number, status(number, 0))))?;
+    // The edge takes a status once it has read what it stores of the pod.
+    wait("statuses that the edge takes", || {
+        link.report((0..pods).map(|number| (number, status(number, 0)))).ok()
+    })?;
     link.in_step()
 }
 
@@ -139,7 +143,6 @@ mod tests {
     use headwater_hub::HubLimits;
 
     use super::*;
-    use crate::waiting::wait;
 
     /// Heartbeats in a minute of silence.
     fn heartbeats_a_minute() -> u64 {

@@ -41,6 +41,7 @@ use async_trait::async_trait;
 use headwater_object::OBJECT_BYTES_MAX;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,7 +50,7 @@ use self::socket::SocketListener;
 use self::state::State;
 use super::{
     PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError, SourceEvent,
-    SourceEventSender, SourceKind, read_published,
+    SourceEventSender, SourceKind,
 };
 
 pub use self::line::{Request, read_line};
@@ -166,7 +167,8 @@ async fn restore(
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
     let (objects, mut restored) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    let read = read_published(published, move |published| {
+    // It waits for room, so it has a thread of its own.
+    let reading = spawn_blocking(move || {
         let mut state = State::default();
         published.read(&mut |key, object| {
             let object = state.restore(key, &object);
@@ -175,6 +177,10 @@ async fn restore(
         })?;
         Ok(state)
     });
+    let read = async move {
+        let read = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
+        read.map_err(SourceError::published_unreadable)
+    };
     // When it fails, it takes no more objects, and the reader stops at the next one.
     let send = async move {
         while let Some(object) = restored.recv().await {

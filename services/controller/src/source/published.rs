@@ -67,7 +67,8 @@ pub trait PublishedReader: Send + Sync {
     fn find(&self, key: &ResourceKey) -> Result<Option<PublishedObject>, EngineError>;
 }
 
-/// Reads what is published on a thread of its own, because that blocks on the disk.
+/// Reads what is published on a thread of its own, because that blocks on the disk. On a single-threaded
+/// runtime it reads at once: `read` may wait for no other task.
 ///
 /// # Errors
 /// When the store cannot be read.

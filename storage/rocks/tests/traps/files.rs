@@ -1,6 +1,7 @@
 //! The files of a database as tests change them: copies, cuts and flipped bits.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -28,13 +29,31 @@ pub(crate) fn files_ending(path: &Path, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Copies the files of a database: the state that a killed process leaves.
+/// The copies that are begun: an open database removes old files now and then, not all the time.
+const COPIES_MAX: usize = 100;
+
+/// Copies the files of a database: the state that a killed process leaves. A copy that misses a file,
+/// because the database has just removed it, begins again.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    for _ in 0..COPIES_MAX {
+        match copy_once(from, to) {
+            Ok(()) => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::remove_dir_all(to).expect("it is removed");
+            }
+            Err(error) => panic!("no copy: {error}"),
+        }
     }
+    panic!("no copy of {} is whole", from.display());
+}
+
+fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 /// Flips one bit of the byte at `offset`.

@@ -27,7 +27,7 @@ const OWNER: &str = "..owner";
 pub(super) struct SecretMemory(Option<PathBuf>);
 
 impl SecretMemory {
-    /// Makes the directory for the pod worker's directory `dir`. Where that fails, secret volumes lie
+    /// Makes the directory for the pod worker's directory `dir`, which it makes, too, at the first start. Where that fails, secret volumes lie
     /// on the disk, where only this user reads them.
     pub(super) fn open(dir: &Path) -> Self {
         let is_memory = statfs(MEMORY).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC);
@@ -43,6 +43,8 @@ impl SecretMemory {
 
     fn open_in(memory: &Path, dir: &Path) -> io::Result<PathBuf> {
         remove_orphans(memory)?;
+        // The first start of a data directory comes before the first pod.
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let path = memory.join(name_of(dir)?);
         match DirBuilder::new().mode(0o700).create(&path) {
             // Everyone may make directories here: it counts only if it is ours and closed.
@@ -117,10 +119,8 @@ mod tests {
     #[test]
     fn secrets_of_a_directory_that_is_gone_are_removed_and_others_stay() {
         let (memory, home) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+        // As before the first start.
         let (a, b) = (home.path().join("a"), home.path().join("b"));
-        for dir in [&a, &b] {
-            fs::create_dir(dir).expect("made");
-        }
         let open = |dir| SecretMemory(SecretMemory::open_in(memory.path(), dir).ok());
         let (of_a, of_b) = (open(&a), open(&b));
         let pod = PodUid::try_from("u1".to_owned()).expect("a UID");
