@@ -65,7 +65,6 @@ pub(crate) type Objects = BTreeMap<Place, Arc<Value>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     version: u64,
-    dropped: u64,
     compacted: u64,
     watchable: u64,
     objects: Objects,
@@ -79,7 +78,7 @@ impl Store {
 
     /// The version of the last change that is not kept any more.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+        self.changes.front().map_or(self.version, |oldest| oldest.version - 1)
     }
 
     pub(crate) fn compacted(&self) -> u64 {
@@ -120,7 +119,6 @@ impl Store {
         if self.changes.len() > CHANGES_MAX
             && let Some(oldest) = self.changes.pop_front()
         {
-            self.dropped = oldest.version;
             self.compacted = self.compacted.max(oldest.version);
             self.watchable = self.watchable.max(oldest.version);
         }

@@ -7,6 +7,7 @@ mod convergence;
 pub mod evidence;
 pub mod fleet;
 pub mod invariants;
+pub mod local_api;
 pub mod memory;
 pub mod part;
 pub mod proxy;

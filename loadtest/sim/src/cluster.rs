@@ -8,7 +8,7 @@ use headwater_apiserver::{ApiServer, Change, Faults};
 use headwater_check::cluster_oracle::{ClusterOracle, EDGE_LABEL, Wanted};
 use headwater_check::deletion::RemovedUids;
 use headwater_event::{NodeName, ResourceKey, StreamId};
-use headwater_object::{OBJECT_TYPES, Object};
+use headwater_object::{Object, ObjectType};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// The object at `key`, as a stream has it.
     pub(crate) fn object(&self, key: &ResourceKey) -> Option<Object> {
-        let object_type = OBJECT_TYPES.iter().find(|one| one.name == key.kind())?;
+        let object_type = ObjectType::named(key.kind())?;
         let path = key.namespace().map_or_else(
             || key.name().to_owned(),
             |namespace| format!("{namespace}/{}", key.name()),

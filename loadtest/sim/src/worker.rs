@@ -17,7 +17,7 @@ use headwater_edged::plan::{
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
 use headwater_edged::worker_set::{self, WorkerChange};
 use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
-use headwater_object::{OBJECT_TYPES, Object};
+use headwater_object::{Object, ObjectType};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
@@ -149,8 +149,7 @@ impl<M: Meta> Worker<M> {
     fn check_there(&self, key: &ResourceKey, uid: &str, object: &[u8]) {
         // The local API has put the resource version back.
         let value = serde_json::from_slice(object).expect("what was published is JSON");
-        let object_type = OBJECT_TYPES.iter().find(|one| one.name == key.kind());
-        let object_type = object_type.expect("what was published has a type");
+        let object_type = ObjectType::named(key.kind()).expect("what was published has a type");
         let object = Object::of_cluster(object_type, value).expect("it is an object");
         let hash = ObjectHash::of(object.payload());
         let seen = (EntryKey::from(key.clone()), uid.to_owned(), hash.0);

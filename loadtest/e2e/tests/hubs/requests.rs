@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use headwater_e2e::fleet::Fleet;
+use headwater_e2e::local_api::operate;
+use headwater_proto::local::Failure;
 use headwater_proto::local::failure::Code;
-use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
-use headwater_proto::local::{Failure, Operation};
-use tonic::transport::Endpoint;
 
 use crate::PARTITIONS;
 
@@ -29,22 +28,8 @@ spec:
 
 /// How a request of the node ends: its code and words.
 fn failure(socket: &Path, verb: Verb, resource: &str, content: &str) -> (Code, String) {
-    let operation = Operation {
-        id: "1".to_owned(),
-        source: "edged".to_owned(),
-        verb: verb.into(),
-        resource: resource.to_owned(),
-        content: content.to_owned().into(),
-        ..Operation::default()
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = runtime.expect("a runtime").block_on(async {
-        let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).expect("a path");
-        let mut edge = MetaClient::new(endpoint.connect().await.expect("it listens"));
-        edge.operate(operation).await.expect("an answer").into_inner()
-    });
-    match result.outcome {
-        Some(Outcome::Failure(Failure { code, message })) => {
+    match operate(socket, verb, resource, content) {
+        Outcome::Failure(Failure { code, message }) => {
             (Code::try_from(code).expect("known"), message)
         }
         other => panic!("{other:?}"),

@@ -10,15 +10,14 @@ use base64::prelude::BASE64_STANDARD;
 use headwater_cluster::ControlPlaneSettings;
 use headwater_e2e::authority::Authority;
 use headwater_e2e::fleet::{CONTROLLER, Fleet};
+use headwater_e2e::local_api::operate;
 use headwater_e2e::running::WAIT;
+use headwater_proto::local::Failure;
 use headwater_proto::local::failure::Code;
-use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
-use headwater_proto::local::{Failure, Operation};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
-use tonic::transport::Endpoint;
 
 use crate::world::{USER, create, deployed, kubectl, node};
 
@@ -70,23 +69,9 @@ fn signing_request() -> Value {
 
 /// Sends a request to the local API of an edge. Returns the first object of the answer.
 fn ask(socket: &Path, verb: Verb, resource: &str, content: &str) -> Result<Value, Failure> {
-    let operation = Operation {
-        id: "1".to_owned(),
-        source: "test".to_owned(),
-        verb: verb.into(),
-        resource: resource.to_owned(),
-        content: content.to_owned().into(),
-        ..Operation::default()
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = runtime.expect("a runtime").block_on(async {
-        let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).expect("a path");
-        let mut edge = MetaClient::new(endpoint.connect().await.expect("it listens"));
-        edge.operate(operation).await.expect("an answer").into_inner()
-    });
-    match result.outcome {
-        Some(Outcome::Failure(failure)) => Err(failure),
-        Some(Outcome::Objects(found)) => {
+    match operate(socket, verb, resource, content) {
+        Outcome::Failure(failure) => Err(failure),
+        Outcome::Objects(found) => {
             Ok(serde_json::from_slice(&found.objects[0].object).expect("JSON"))
         }
         other => panic!("{other:?}"),

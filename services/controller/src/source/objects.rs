@@ -48,6 +48,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::serve;
 use self::socket::SocketListener;
 use self::state::State;
+use super::published::read_result;
 use super::{
     PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError, SourceEvent,
     SourceEventSender, SourceKind,
@@ -177,10 +178,7 @@ async fn restore(
         })?;
         Ok(state)
     });
-    let read = async move {
-        let read = reading.await.map_err(|error| SourceError::task_ended("restore", error))?;
-        read.map_err(SourceError::published_unreadable)
-    };
+    let read = async { read_result(reading.await) };
     // When it fails, it takes no more objects, and the reader stops at the next one.
     let send = async move {
         while let Some(object) = restored.recv().await {

@@ -10,6 +10,7 @@ use headwater_object::payload::set_resource_version;
 use headwater_owner::run_blocking;
 use headwater_store::EngineError;
 use serde_json::Value;
+use tokio::task::JoinError;
 
 use super::SourceError;
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -76,8 +77,14 @@ pub async fn read_published<T: Send + 'static>(
     published: Arc<dyn PublishedReader>,
     read: impl FnOnce(&dyn PublishedReader) -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, SourceError> {
-    let reading = run_blocking(move || read(&*published)).await;
-    let read = reading.map_err(|error| SourceError::task_ended("restore", error))?;
+    read_result(run_blocking(move || read(&*published)).await)
+}
+
+/// The result of a thread that read what is published.
+pub(super) fn read_result<T>(
+    read: Result<Result<T, EngineError>, JoinError>,
+) -> Result<T, SourceError> {
+    let read = read.map_err(|error| SourceError::task_ended("restore", error))?;
     read.map_err(SourceError::published_unreadable)
 }
 

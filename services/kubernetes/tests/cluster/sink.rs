@@ -131,6 +131,18 @@ impl Api {
         self.uid(name).await
     }
 
+    /// Creates pods of a node at once, and returns their UIDs.
+    async fn create_pods(&self, names: impl Iterator<Item = String>, on: &str) -> Vec<String> {
+        let names: Vec<String> = names.collect();
+        let pods: Vec<_> = names.iter().map(|name| pod(name, on, "settings")).collect();
+        CLUSTER.create(&pods);
+        let mut uids = Vec::new();
+        for name in &names {
+            uids.push(self.uid(name).await);
+        }
+        uids
+    }
+
     /// Waits until the object is as a test wants it.
     async fn wait_for(
         &self,

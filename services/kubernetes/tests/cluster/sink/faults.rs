@@ -42,12 +42,7 @@ async fn whatever_becomes_of_a_request_the_api_shows_the_last_report_and_nothing
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "faulty").await;
     api.node("faulty").await;
-    let pods: Vec<_> = (0..PODS).map(|number| pod(&name(number), "faulty", "settings")).collect();
-    CLUSTER.create(&pods);
-    let mut uids = Vec::new();
-    for number in 0..PODS {
-        uids.push(api.uid(&name(number)).await);
-    }
+    let uids = api.create_pods((0..PODS).map(name), "faulty").await;
     let observer = Observer::start(&api, "faulty").await;
     for round in 1..=ROUNDS {
         for (number, uid) in uids.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::edge::Edge;
 use super::faulty_proxy::{Fate, FaultyProxy};
 use super::observer::{Observer, address};
 use super::{Api, CLUSTER, SOON};
-use crate::world::{Kubectl as _, Running, World, pod};
+use crate::world::{Kubectl as _, Running, World};
 
 /// The pods of the test.
 const PODS: usize = 8;
@@ -57,12 +57,7 @@ async fn whoever_writes_and_whatever_is_lost_the_api_shows_the_last_report_and_n
     first.reconciled().await;
     let edge = Edge::connect(&world, &first, "kills").await;
     api.node("kills").await;
-    let pods: Vec<_> = (0..PODS).map(|number| pod(&name(number), "kills", "settings")).collect();
-    CLUSTER.create(&pods);
-    let mut uids = Vec::new();
-    for number in 0..PODS {
-        uids.push(api.uid(&name(number)).await);
-    }
+    let uids = api.create_pods((0..PODS).map(name), "kills").await;
     let observer = Observer::start(&api, "kills").await;
     let (mut writer, mut kept, mut reported) = (Some(first), Vec::new(), 0);
     for kill in 0..KILLS {
