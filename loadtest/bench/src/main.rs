@@ -11,6 +11,8 @@
 //! Nothing fails because a machine is slow: a run ends with 1 when something could not be
 //! measured, and with 0 whatever the figures say.
 
+mod api;
+mod api_cluster;
 mod bound;
 mod canned;
 mod child;

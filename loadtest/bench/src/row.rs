@@ -149,6 +149,13 @@ pub(crate) const ROWS: &[Row] = &[
                 and back; against the same get by a client of the API server.",
         measure: rows::request::measure,
     },
+    Row {
+        number: 20,
+        name: "api",
+        about: "What KubeEdge was measured at with its Kubernetes API in front, done by Headwater: \
+                objects from the API to an edge, statuses back, kills, and a thousand idle nodes.",
+        measure: rows::api::measure,
+    },
 ];
 
 impl Row {

@@ -1,5 +1,6 @@
 //! What is measured, one row of the table a file.
 
+pub(crate) mod api;
 pub(crate) mod append;
 pub(crate) mod apply;
 pub(crate) mod bootstrap;

@@ -4,12 +4,24 @@
 //! passed every step.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use futures::StreamExt;
+use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{Object, WatchEvent, WatchRequest};
+use tonic::transport::{Channel, Error};
 
 use crate::object;
+use crate::socket;
+
+/// Before an edge is asked again that did not answer, or whose watch ended: it may be starting.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// The largest listing that an edge gives.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Receives what becomes visible at each edge. Called from many tasks; must not block.
 pub trait Witness: Send + Sync + 'static {
@@ -48,6 +60,28 @@ impl Group {
         };
         WatchRequest { subscriber: subscriber.to_owned(), ..WatchRequest::default() }
     }
+}
+
+/// Passes to `witness` what the edge with this socket shows of `group`, until it is cancelled. An edge that does
+/// not answer is asked again.
+pub async fn watch_edge(edge: usize, group: Group, socket: PathBuf, witness: Arc<dyn Witness>) {
+    loop {
+        if let Ok(mut client) = connect(&socket).await
+            && let Ok(events) = client.watch(group.request()).await
+        {
+            let mut events = events.into_inner();
+            let mut watching = Watching::new(edge, group, &*witness);
+            while let Some(Ok(event)) = events.next().await {
+                watching.take(event);
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn connect(socket: &Path) -> Result<MetaClient<Channel>, Error> {
+    let channel = socket::connect(socket).await?;
+    Ok(MetaClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
 }
 
 /// A watch of one edge, from its first event to its end.

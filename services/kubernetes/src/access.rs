@@ -181,6 +181,15 @@ impl Connection {
         missing(&self.client, rights).await.map_err(|error| self.refused(&error))
     }
 
+    /// Sends a request whose path is below the server's address, and returns the body of the answer.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses: then nothing or, without an answer, perhaps all was done.
+    pub async fn send(&self, request: http::Request<Vec<u8>>) -> Result<String, AccessError> {
+        let sent = self.client.request_text(request).await;
+        sent.map_err(|error| self.refused(&RequestError::Client(Box::new(error))))
+    }
+
     fn refused(&self, error: &RequestError) -> AccessError {
         AccessError::Refused(error.describe(&self.server))
     }

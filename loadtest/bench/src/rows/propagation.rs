@@ -65,8 +65,8 @@ struct Course {
 }
 
 /// What one turn took.
-struct Taken {
-    latency: Quantiles,
+pub(crate) struct Taken {
+    pub(crate) latency: Quantiles,
     lag: Lag,
     /// Of each of [`PROCESSES`]: microseconds a change.
     processor_us: Vec<f64>,
@@ -172,7 +172,7 @@ fn headwater(cluster: &Cluster, turns: &[Turn], measured_from: Duration) -> Resu
 }
 
 /// The same bytes at the same pace, produced and consumed, and nothing else.
-fn produce_and_consume(
+pub(crate) fn produce_and_consume(
     settings: &KafkaSettings,
     objects: &[ObjectSpec],
     turns: &[Turn],

@@ -1,27 +1,18 @@
 //! Edges that are processes with RocksDB: watched through the local API of each, as everything on
 //! a node is.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use headwater_event::NodeName;
 use headwater_proto::local::EdgeStatus;
-use headwater_proto::local::meta_client::MetaClient;
 use tokio::task::JoinSet;
-use tonic::transport::{Channel, Error};
 
 use crate::light::LightSettings;
 use crate::socket;
 use crate::target::Target;
-use crate::watching::{Group, Watching, Witness};
-
-/// Before an edge is asked again that did not answer, or whose watch ended: it may be starting.
-const AGAIN: Duration = Duration::from_millis(5);
-
-/// The largest listing that an edge gives.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+use crate::watching::{Witness, watch_edge};
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -51,7 +42,7 @@ impl RealEdges {
             let socket = target.edge_socket(node);
             for group in self.settings.groups.iter().copied() {
                 let (socket, witness) = (socket.clone(), self.witness.clone());
-                self.watches.spawn(watch_all(edge, group, socket, witness));
+                self.watches.spawn(watch_edge(edge, group, socket, witness));
             }
             self.sockets.push(socket);
         }
@@ -71,25 +62,5 @@ impl RealEdges {
         self.watches.shutdown().await;
         let count = self.count();
         self.settings.nodes.into_iter().take(count).collect()
-    }
-}
-
-async fn connect(socket: &Path) -> Result<MetaClient<Channel>, Error> {
-    let channel = socket::connect(socket).await?;
-    Ok(MetaClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
-}
-
-async fn watch_all(edge: usize, group: Group, socket: PathBuf, witness: Arc<dyn Witness>) {
-    loop {
-        if let Ok(mut client) = connect(&socket).await
-            && let Ok(events) = client.watch(group.request()).await
-        {
-            let mut events = events.into_inner();
-            let mut watching = Watching::new(edge, group, &*witness);
-            while let Some(Ok(event)) = events.next().await {
-                watching.take(event);
-            }
-        }
-        tokio::time::sleep(AGAIN).await;
     }
 }

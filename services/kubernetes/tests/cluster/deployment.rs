@@ -53,7 +53,12 @@ pub(crate) fn deployed(cluster: &ControlPlane, act_as: ActAs) -> PathBuf {
 
 /// A control plane that only stores objects, and the kubeconfig of a service account that may only read.
 pub(crate) fn readable() -> (ControlPlane, PathBuf) {
-    let settings = ControlPlaneSettings { audit: true, ..only_api() };
+    readable_with(only_api())
+}
+
+/// The same with these settings.
+pub(crate) fn readable_with(settings: ControlPlaneSettings) -> (ControlPlane, PathBuf) {
+    let settings = ControlPlaneSettings { audit: true, ..settings };
     let cluster = ControlPlane::start(settings).expect("a control plane");
     for file in ["namespace", "service-account", "reading"] {
         let file = deploy().join("base").join(file).with_extension("yaml");

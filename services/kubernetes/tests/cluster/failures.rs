@@ -1,10 +1,11 @@
-//! API servers that restart, freeze and refuse.
+//! API servers that restart, freeze and refuse. The controllers may only read.
 
 use std::time::Duration;
 
-use headwater_cluster::{ControlPlane, Part};
+use headwater_cluster::Part;
 
-use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_api, pod};
+use crate::deployment::{check_audit, readable};
+use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, pod};
 
 /// The time within which a frozen server is noticed: 65 s, and twice that on a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(130);
@@ -17,10 +18,10 @@ const KEYS: [&str; 3] = ["default/configmap/settings", "default/pod/p", "null/no
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_killed_loses_no_change_and_removes_nothing() {
-    let mut cluster = control_plane();
+    let (mut cluster, account) = readable();
     cluster.create(&[node("gw", true), config("settings", "x"), pod("p", "gw", "settings")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     world.has("node/gw", &KEYS).await;
     for round in 0..2 {
@@ -50,14 +51,15 @@ async fn an_api_server_that_is_killed_loses_no_change_and_removes_nothing() {
     }
     assert_eq!(world.removals().await, [""; 0]);
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_api_server_is_noticed_and_followed_again() {
-    let mut cluster = control_plane();
+    let (mut cluster, account) = readable();
     cluster.create(&[node("gw", true), config("settings", "x"), pod("p", "gw", "settings")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     cluster.part(Part::ApiServer).freeze().expect("it can be frozen");
     let all_kinds = |troubles: &[String]| {
@@ -72,6 +74,7 @@ async fn a_frozen_api_server_is_noticed_and_followed_again() {
     world.has("node/gw", &with_q).await;
     assert_eq!(world.removals().await, [""; 0]);
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,11 +110,11 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_away_at_the_start_is_waited_for() {
-    let mut cluster = ControlPlane::start(only_api()).expect("a control plane");
+    let (mut cluster, account) = readable();
     cluster.create(&[node("gw", true), config("settings", "x"), pod("p", "gw", "settings")]);
     cluster.part(Part::ApiServer).kill().expect("it can be killed");
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     let server = cluster.server().to_owned();
     let named = |troubles: &[String]| troubles.iter().any(|trouble| trouble.contains(&server));
     running.troubles(RIGHT_WITHIN, "server that is away", named).await;
@@ -120,4 +123,5 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     running.reconciled().await;
     world.has("node/gw", &KEYS).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }

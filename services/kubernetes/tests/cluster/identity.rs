@@ -1,13 +1,14 @@
-//! The wrong cluster, and a cluster that went back in time.
+//! The wrong cluster, and a cluster that went back in time. The controllers may only read.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_cluster::ControlPlaneSettings;
 use headwater_kubernetes::KubernetesSettings;
 
-use crate::world::{Kubectl as _, POLL, World, config, control_plane, node, only_api, pod};
+use crate::deployment::{check_audit, readable, readable_with};
+use crate::world::{Kubectl as _, POLL, World, config, node, only_api, pod};
 
 const KEYS: [&str; 3] = ["default/configmap/settings", "default/pod/p", "null/node/gw"];
 
@@ -16,18 +17,19 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(240);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_cluster_stops_the_source_and_removes_nothing() {
-    let cluster = control_plane();
+    let (cluster, account) = readable();
     cluster.create(&[node("gw", true), config("settings", "x"), pod("p", "gw", "settings")]);
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     world.has("node/gw", &KEYS).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
     drop(cluster);
 
-    let other = control_plane();
+    let (other, account) = readable();
     other.create(&[node("gw-2", true)]);
-    let running = world.start(other.kubeconfig()).await;
+    let running = world.start(&account).await;
     let stopped = |troubles: &[String]| {
         troubles.iter().any(|trouble| {
             trouble.contains("another cluster") && trouble.contains("--allow-other-cluster")
@@ -41,11 +43,12 @@ async fn another_cluster_stops_the_source_and_removes_nothing() {
 
     let settings =
         KubernetesSettings { allow_other_cluster: true, ..KubernetesSettings::default() };
-    let running = world.start_with(other.kubeconfig(), settings).await;
+    let running = world.start_with(&account, settings).await;
     running.reconciled().await;
     world.has("node/gw-2", &["null/node/gw-2"]).await;
     world.has("node/gw", &[]).await;
     running.controller.stop().await;
+    check_audit(&other, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,14 +56,14 @@ async fn a_server_that_was_set_back_is_noticed_and_listed_anew() {
     let scratch = tempfile::tempdir().expect("a folder");
     let data = scratch.path().join("data");
     let settings = ControlPlaneSettings { data: Some(data.clone()), ..only_api() };
-    let mut cluster = ControlPlane::start(settings).expect("a control plane");
+    let (mut cluster, account) = readable_with(settings);
     cluster.create(&[node("gw", true), config("settings", "old"), pod("p", "gw", "settings")]);
     cluster.stop().expect("it stops");
     let backup = scratch.path().join("backup");
     copy(&data.join("etcd"), &backup);
     cluster.resume().expect("it starts again");
     let world = World::new();
-    let running = world.start(cluster.kubeconfig()).await;
+    let running = world.start(&account).await;
     running.reconciled().await;
     for n in 0..30 {
         cluster.create(&[config(&format!("filler-{n}"), "x")]);
@@ -83,6 +86,7 @@ async fn a_server_that_was_set_back_is_noticed_and_listed_anew() {
     }
     world.has("node/gw", &KEYS).await;
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
 
 fn copy(from: &Path, to: &Path) {
