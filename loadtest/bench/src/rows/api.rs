@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_cluster::ControlPlane;
 use headwater_e2e::fleet::Fleet;
 use headwater_event::NodeName;
 use headwater_loadtest::failure::{Attempt, Failure};
