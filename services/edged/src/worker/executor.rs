@@ -161,7 +161,7 @@ impl Worker {
         // A restart does not follow from the change that brought the pod here.
         let span = if is_restart { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
-        let starting = self.shared.runtime.start(&self.record, &launch);
+        let starting = self.shared.runtime.start(&self.record, pod, &launch);
         let result = starting.instrument(span.clone()).await;
         drop(permit);
         self.count(RuntimeAction::Start, began, &result);
