@@ -12,6 +12,7 @@ pub mod claim;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
+pub(crate) mod pull_credentials;
 pub mod termination;
 pub(crate) mod token;
 pub mod volume;

@@ -48,7 +48,7 @@ impl Worker {
         match action {
             Action::Open => self.open(pod).await,
             Action::Close => self.close().await,
-            Action::Pull(name) => self.pull(pod, name),
+            Action::Pull(name) => self.pull(pod, name).await,
             Action::Start(name) => self.start(pod, name).await,
             Action::PreStop(name) => self.pre_stop(pod, name, fate),
             Action::Terminate(name) => {
@@ -128,22 +128,6 @@ impl Worker {
             Ok(()) => StepOutcome::Changed,
             Err(error) => self.retry_later("a sandbox cannot be closed yet", &error),
         }
-    }
-
-    fn pull(&mut self, pod: &Pod, name: &str) -> StepOutcome {
-        let images = self.shared.runtime.images().cloned();
-        let (Some(images), Some(tracker)) = (images, &mut self.images) else {
-            return StepOutcome::Waiting;
-        };
-        let image = container_of(pod, name).and_then(|container| container.image.clone());
-        let (signals, container) = (self.signals.clone(), name.to_owned());
-        tracker.begin_pull(name);
-        tokio::spawn(async move {
-            let result = images.pull(image.as_deref().unwrap_or_default(), &[]).await;
-            let _ = signals.send(Box::new(Signal::Pull { container, result })).await;
-        });
-        // The status states that the image is pulled.
-        StepOutcome::Changed
     }
 
     async fn start(&mut self, pod: &Pod, name: &str) -> StepOutcome {

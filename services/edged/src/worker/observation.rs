@@ -43,6 +43,7 @@ impl Worker {
                 Some((container.name.clone(), self.check_launch(pod, container).err()?))
             })
             .collect();
+        self.renew_pulls(pod);
         self.launch_errors.retain(|name, error| {
             error.is_due = true;
             container_of(pod, name).is_some()
