@@ -13,6 +13,8 @@ pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
 pub(crate) mod pull_credentials;
+pub mod qos;
+pub mod quantity;
 pub mod termination;
 pub(crate) mod token;
 pub mod volume;

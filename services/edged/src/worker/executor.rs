@@ -161,11 +161,15 @@ impl Worker {
         let new = || Box::new(ContainerTracker::new(settings));
         let tracker = self.containers.entry(name.to_owned()).or_insert_with(new);
         if let Err(error) = result {
-            // The runtime reports a command that cannot be started as a run that has ended.
-            if !matches!(error, RuntimeError::Start { .. }) {
-                let message = error_chain(&error);
-                let reason = WaitReason { reason: "CreateContainerError", message };
-                tracker.fail_start(reason, now);
+            match error {
+                // The runtime reports a command that cannot be started as a run that has ended.
+                RuntimeError::Start { .. } => {}
+                RuntimeError::Refused { reason } => tracker.fail_start(reason, now),
+                error => {
+                    let message = error_chain(&error);
+                    let reason = WaitReason { reason: "CreateContainerError", message };
+                    tracker.fail_start(reason, now);
+                }
             }
             return StepOutcome::Changed;
         }
