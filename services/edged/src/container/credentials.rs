@@ -35,7 +35,7 @@ const ID_MAX: i64 = u32::MAX as i64 - 1;
 ///
 /// # Errors
 /// A field has a value that no kernel knows; the message has its path.
-pub(crate) fn resolve(pod: &Pod, container: &Container) -> Result<Credentials, WaitReason> {
+pub fn resolve(pod: &Pod, container: &Container) -> Result<Credentials, WaitReason> {
     let (pod_default, own_default) = Default::default();
     let shared: &PodSecurityContext =
         pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref()).unwrap_or(&pod_default);
