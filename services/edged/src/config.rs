@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::NodeName;
 
 use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
+use crate::runtime::RuntimeOpener;
 
 /// The configuration of a pod worker.
 #[derive(Clone, Debug)]
@@ -51,13 +53,15 @@ pub enum RuntimeKind {
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
+    /// A runtime of another crate.
+    Other(Arc<dyn RuntimeOpener>),
 }
 
 impl RuntimeKind {
     /// The number of pods that a node with this runtime has room for, by default.
     fn pods_max(&self) -> u32 {
         match self {
-            Self::Process(_) => PODS_MAX,
+            Self::Process(_) | Self::Other(_) => PODS_MAX,
             Self::Hollow => HOLLOW_PODS_MAX,
         }
     }

@@ -94,8 +94,11 @@ impl Edged {
             return Err(EdgedError::NoShim);
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let EdgedConfig { runtime: kind, dir, edge_socket, settings, .. } = &config;
-        let runtime = NodeRuntime::open(kind, dir, edge_socket, settings, notices)?;
+        let EdgedConfig { runtime: kind, node, dir, edge_socket, settings, .. } = &config;
+        let runtime = match kind {
+            RuntimeKind::Other(opener) => opener.open(node, dir, settings, notices).await?,
+            kind => NodeRuntime::open(kind, dir, edge_socket, settings, notices)?,
+        };
         Self::start(config, edge, runtime, noticed)
     }
 

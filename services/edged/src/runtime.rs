@@ -42,7 +42,7 @@ mod usage;
 
 pub use error::RuntimeError;
 pub use images::{Image, ImageError, Images, RegistryCredentials};
-pub use node_runtime::NodeRuntime;
+pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
 pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};

@@ -15,6 +15,9 @@ pub enum RuntimeError {
         /// The verb.
         verb: &'static str,
     },
+    /// There is no runtime, or it is not to be used.
+    #[error("{0}")]
+    Absent(String),
     /// A sandbox was not opened or closed: a retry can succeed.
     #[error("the pod's sandbox: {cause}")]
     Sandbox {
@@ -83,6 +86,7 @@ impl RuntimeError {
         match self {
             Self::File(_) => "file",
             Self::Unsupported { .. } => "unsupported",
+            Self::Absent(_) => "absent",
             Self::Sandbox { .. } => "sandbox",
             Self::Start { .. } | Self::Refused { .. } => "start",
             Self::Command { .. } => "exec",

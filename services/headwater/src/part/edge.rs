@@ -13,7 +13,8 @@ use headwater_rocks::Budget;
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
+use crate::node::{Node, NodeMetrics, NodeSettings, cuts};
+use crate::pod_runtime::{runtime, shared_rights};
 use crate::part;
 use crate::settings::edge::EdgeSettings;
 
@@ -54,10 +55,11 @@ impl Part for EdgePart {
             tls,
             sync_interval: settings.sync_interval,
             runtime: match settings.runtime {
-                Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root)?),
+                Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root, &settings.cri)?),
                 _ => None,
             },
             pod_bounds,
+            cri: settings.cri,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,
