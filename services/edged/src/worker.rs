@@ -105,6 +105,8 @@ pub(crate) struct Worker {
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
+    /// The words with which the runtime did not admit the pod.
+    rejection: Option<Box<str>>,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -165,6 +167,7 @@ impl Worker {
             ended: is_refused.then_some(Outcome::Failed),
             failing: None,
             fail_reason: is_refused.then_some(FailReason::OutOfPods),
+            rejection: None,
             reported,
             has_reported: false,
             trace,

@@ -16,29 +16,10 @@ use super::ports::port_mappings;
 use super::resources::huge_page_size;
 use super::sysctls::sysctls;
 use super::{
-    HandlerFeatures, ImageFacts, NodeFacts, profiles, refused, runtime_handler, security, spec,
+    HandlerFeatures, ImageFacts, Machine, MountKind, NodeFacts, profiles, refused, runtime_handler,
+    security, spec,
 };
 use crate::proto::security_profile::ProfileType;
-
-/// How the mount that a path lies on passes on later mounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MountKind {
-    /// Not at all.
-    Private,
-    /// It receives them.
-    Slave,
-    /// It receives and sends them.
-    Shared,
-}
-
-/// The facts of the machine that a check asks for.
-pub trait Machine {
-    /// Whether there is a file at this path.
-    fn has_file(&self, path: &Path) -> bool;
-
-    /// The kind of the mount that the path lies on.
-    fn mount_kind(&self, path: &Path) -> MountKind;
-}
 
 /// Resources that every node has.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

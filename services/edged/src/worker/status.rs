@@ -43,6 +43,8 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) ended: Option<Outcome>,
     /// Why it failed although its containers did not.
     pub(crate) fail_reason: Option<FailReason>,
+    /// The words with which the runtime did not admit it.
+    pub(crate) rejection: Option<&'a str>,
     /// The fields that the runtime does not honour although nothing is lost, a reason a line.
     pub(crate) notes: Option<&'a str>,
     /// The time at which this node first saw it.
@@ -72,7 +74,10 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
         host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
         reason: facts.fail_reason.map(|reason| reason.as_str().to_owned()),
-        message: facts.fail_reason.and_then(|reason| reason.message()).map(str::to_owned),
+        message: facts
+            .fail_reason
+            .and_then(|reason| reason.message().or(facts.rejection))
+            .map(str::to_owned),
         qos_class: Some(QosClass::of(facts.pod).as_str().to_owned()),
         observed_generation: facts.pod.metadata.generation,
         ..PodStatus::default()

@@ -186,3 +186,19 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
         assert_eq!(checked(&pod, &node()), Ok(()), "{word} is not forbidden");
     }
 }
+
+#[test]
+fn a_pod_fails_where_a_kubelet_does_not_admit_it() {
+    let security = |context: Value| pod(json!({"securityContext": context}), json!({}));
+    let sysctl = json!({"sysctls": [{"name": "vm.swappiness", "value": "1"}]});
+    let confined = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    for (context, reason) in [
+        (json!({}), None),
+        (sysctl, Some("SysctlForbidden")),
+        (confined, Some("AppArmor")),
+        (json!({"appArmorProfile": {"type": "Unconfined"}}), None),
+    ] {
+        let found = admit(&security(context.clone()), &node()).err();
+        assert_eq!(found.map(|why| why.reason), reason, "{context}");
+    }
+}
