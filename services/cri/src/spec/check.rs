@@ -51,6 +51,7 @@ pub fn check(
     let user_of_spec = ImageFacts { user_id: Some(1), ..ImageFacts::default() };
     security::of_container(pod, container, &user_of_spec, None, node)?;
     check_seccomp_file(pod, container, machine, node)?;
+    check_stop_signal(pod, container, node)?;
     check_devices(pod, container, node)?;
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         check_mount(pod, mount, machine, features, node).map_err(|why| {
@@ -90,6 +91,21 @@ fn check_seccomp_file(
         )));
     }
     Ok(())
+}
+
+fn check_stop_signal(
+    pod: &Pod,
+    container: &Container,
+    node: &NodeFacts,
+) -> Result<(), WaitReason> {
+    let named = container.lifecycle.as_ref().is_some_and(|hooks| hooks.stop_signal.is_some());
+    if !named || node.has_stop_signal {
+        return Ok(());
+    }
+    let place = credentials::path(pod, container);
+    Err(refused(format!(
+        "{place}.lifecycle.stopSignal: the runtime would send the signal of the image: leave it out"
+    )))
 }
 
 /// No device plugin serves this node: a resource that only one has is refused, not left out.

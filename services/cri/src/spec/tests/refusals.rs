@@ -79,6 +79,11 @@ fn what_cannot_be_had_is_refused_by_its_field() {
         (json!({"hostname": "A"}), plain(), "spec.hostname"),
         (
             plain(),
+            json!({"lifecycle": {"stopSignal": "SIGUSR1"}}),
+            "spec.containers[0].lifecycle.stopSignal",
+        ),
+        (
+            plain(),
             json!({"volumeMounts": [{"name": "v", "mountPath": "/a", "recursiveReadOnly": "Enabled"}]}),
             "volumeMounts[0].recursiveReadOnly",
         ),
@@ -95,6 +100,7 @@ fn what_can_be_had_is_not_refused() {
         has_apparmor: true,
         has_selinux: true,
         has_groups_policy: true,
+        has_stop_signal: true,
         handlers: [
             (String::new(), HandlerFeatures::default()),
             ("runc2".to_owned(), HandlerFeatures::default()),
@@ -119,6 +125,7 @@ fn what_can_be_had_is_not_refused() {
         "volumes": [{"name": "v", "hostPath": {"path": "/slave/v"}}],
     });
     let container = json!({
+        "lifecycle": {"stopSignal": "SIGUSR1"},
         "securityContext": own, "resources": {"limits": {"hugepages-2Mi": "2Mi", "ephemeral-storage": "1Gi"}},
         "volumeMounts": [{"name": "v", "mountPath": "/a", "mountPropagation": "HostToContainer"}],
     });
