@@ -1,6 +1,6 @@
 //! Why a node does not admit a pod: where a kubelet fails it, and does not let it wait.
 
-use headwater_edged::pod::all_containers;
+use headwater_edged::pod::every_container;
 use headwater_edged::runtime::Rejection;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -16,7 +16,7 @@ pub fn admit(pod: &Pod, node: &NodeFacts) -> Result<(), Rejection> {
         reason: "SysctlForbidden",
         message: format!("forbidden sysctl: {}", why.message),
     })?;
-    let refused = all_containers(pod).find_map(|it| profiles::apparmor(pod, it, node).err());
+    let refused = every_container(pod).find_map(|it| profiles::apparmor(pod, &it, node).err());
     match refused {
         Some(why) => Err(Rejection {
             reason: "AppArmor",

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use headwater_edged::container::WaitReason;
 use headwater_edged::container::credentials;
-use headwater_edged::pod::all_containers;
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::hostname::PodName;
@@ -34,8 +33,7 @@ pub fn check(
     machine: &dyn Machine,
     node: &NodeFacts,
 ) -> Result<(), WaitReason> {
-    let all: Vec<&Container> = all_containers(pod).collect();
-    if let Some(why) = node.forbidden.refusal(pod, &all) {
+    if let Some(why) = node.forbidden.refusal(pod) {
         return Err(refused(why));
     }
     let handler = runtime_handler(pod, node)?;
@@ -93,11 +91,7 @@ fn check_seccomp_file(
     Ok(())
 }
 
-fn check_stop_signal(
-    pod: &Pod,
-    container: &Container,
-    node: &NodeFacts,
-) -> Result<(), WaitReason> {
+fn check_stop_signal(pod: &Pod, container: &Container, node: &NodeFacts) -> Result<(), WaitReason> {
     let named = container.lifecycle.as_ref().is_some_and(|hooks| hooks.stop_signal.is_some());
     if !named || node.has_stop_signal {
         return Ok(());

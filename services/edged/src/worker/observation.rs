@@ -38,9 +38,9 @@ impl Worker {
     pub(super) fn resolve(&mut self, pod: &Pod) {
         self.name_tokens(pod);
         self.resolve_volumes(pod);
-        self.refused = pod::all_containers(pod)
+        self.refused = pod::every_container(pod)
             .filter_map(|container| {
-                Some((container.name.clone(), self.check_launch(pod, container).err()?))
+                Some((container.name.clone(), self.check_launch(pod, &container).err()?))
             })
             .collect();
         self.renew_pulls(pod);
@@ -190,7 +190,7 @@ impl Worker {
     /// Plans the next steps from the facts.
     pub(super) fn plan(&mut self, pod: &Pod, state: &PodState, fate: Fate, now: Instant) -> Plan {
         let mut containers = self.container_facts(pod, state, now);
-        for container in pod::all_containers(pod) {
+        for container in pod::every_container(pod) {
             let name = &container.name;
             let facts = containers.entry(name.clone()).or_default();
             if let Some((reason, retry_at)) = self.obstacle(name, now) {

@@ -14,7 +14,8 @@ use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
 use crate::container::qos::QosClass;
 use crate::pod::{
-    PodUid, RestartPolicy, all_containers, init_containers, is_sidecar, main_containers,
+    PodUid, RestartPolicy, ephemeral_containers, every_container, init_containers, is_sidecar,
+    main_containers,
 };
 use crate::runtime::{Exit, PodState, RunState};
 
@@ -64,12 +65,14 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
             containers.iter().map(|container| container_status(facts, container, waits)).collect();
         Some(statuses).filter(|statuses| !statuses.is_empty())
     };
+    let ephemeral: Vec<Container> = ephemeral_containers(facts.pod).collect();
     let main_waits = if initialized { "ContainerCreating" } else { "PodInitializing" };
     let node_address = facts.node_address.to_string();
     let mut status = PodStatus {
         phase: Some(phase.to_owned()),
         init_container_statuses: of(init_containers(facts.pod), "PodInitializing"),
         container_statuses: of(main_containers(facts.pod), main_waits),
+        ephemeral_container_statuses: of(&ephemeral, "ContainerCreating"),
         host_ip: Some(node_address.clone()),
         host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
@@ -123,7 +126,7 @@ fn container_status(
     let now = facts.containers.get(&container.name);
     let waiting = facts.waiting.get(&container.name);
     let id = |attempt: u32| container_id(facts.uid, &container.name, attempt);
-    let message_bytes_max = MESSAGES_BYTES_MAX / all_containers(facts.pod).count().max(1);
+    let message_bytes_max = MESSAGES_BYTES_MAX / every_container(facts.pod).count().max(1);
     let terminated = |exit: &Exit, attempt| ContainerState {
         terminated: Some(terminated(exit, id(attempt), message_bytes_max)),
         ..ContainerState::default()

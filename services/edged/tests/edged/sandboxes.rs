@@ -212,3 +212,35 @@ async fn a_pod_that_the_runtime_does_not_admit_fails_before_anything_of_it_runs(
     assert_eq!(status.expect("a status")["phase"], "Failed");
     assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
 }
+
+#[tokio::test]
+async fn a_container_that_is_added_to_a_running_pod_starts_once_and_has_a_status() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let (edged, runtime) = edged(&bench).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    pod["spec"]["ephemeralContainers"] =
+        json!([{"name": "debug", "image": "localhost/tools:1", "targetContainerName": "main"}]);
+    bench.edge.apply(&pod);
+    let debugged = |status: &Value| {
+        let container = &status["ephemeralContainerStatuses"][0];
+        container["name"] == "debug" && !container["state"]["running"].is_null()
+    };
+    let status = bench.edge.until_status("web", "the container", debugged).await;
+    assert_eq!(status["ephemeralContainerStatuses"][0]["imageID"], "memory:localhost/tools:1");
+    runtime.exit(&uid(), "debug", 3);
+    let ended = |status: &Value| {
+        status["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    };
+    let status = bench.edge.until_status("web", "its end", ended).await;
+    assert!(is_ready(&status), "the pod runs on");
+    // The next round starts the main container again, and this one not.
+    runtime.exit(&uid(), "main", 1);
+    let again =
+        |status: &Value| status["containerStatuses"][0]["restartCount"] == 1 && is_ready(status);
+    let status = bench.edge.until_status("web", "the pod again", again).await;
+    assert!(ended(&status), "it started once");
+    assert_eq!(status["ephemeralContainerStatuses"][0]["restartCount"], 0);
+    edged.stop_pods(Duration::from_secs(5)).await;
+}

@@ -178,6 +178,12 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
             "securityContext.privileged",
         ),
         (
+            "privileged",
+            json!({"ephemeralContainers": [{"name": "e", "securityContext": {"privileged": true}}]}),
+            json!({}),
+            "securityContext.privileged",
+        ),
+        (
             "hostPath",
             json!({"volumes": [{"name": "v", "hostPath": {"path": "/etc"}}]}),
             json!({}),
