@@ -289,9 +289,10 @@ impl Runtime for CriRuntime {
         let config = sandbox_config(spec, pod, attempt, &inner.node).map_err(refused)?;
         let runtime_handler = runtime_handler(spec, &inner.node).map_err(refused)?;
         let logs = PathBuf::from(&config.log_directory);
-        tokio::fs::create_dir_all(&logs)
-            .await
-            .map_err(headwater_edged::FileError::new("create", &logs))?;
+        let made = tokio::fs::create_dir_all(&logs).await;
+        made.map_err(|error| RuntimeError::Sandbox {
+            cause: format!("cannot create {}: {error}", logs.display()),
+        })?;
         let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
         let id = match self.client().run_pod_sandbox(request).await {
             Ok(response) => response.pod_sandbox_id,
