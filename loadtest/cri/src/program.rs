@@ -28,8 +28,8 @@ pub(crate) const CONTAINERD: [(&str, &str); 11] = [
 pub(crate) const REGISTRY: [(&str, &str); 3] =
     [("docker-registry", "docker-registry"), ("htpasswd", "apache2-utils"), ("skopeo", "skopeo")];
 
-/// The folder of Debian's CNI plugins, and that of others.
-const CNI_FOLDERS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
+/// The folders where distributions put the CNI plugins.
+const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
 
 /// The search path of the lab's programs.
 pub(crate) fn path() -> OsString {
