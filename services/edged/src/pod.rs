@@ -202,7 +202,7 @@ pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(main_containers(pod))
 }
 
-/// Whether the pod's volumes or environments name a ConfigMap, Secret or claim.
+/// Whether the pod's volumes, environments or pull secrets name a ConfigMap, Secret or claim.
 pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let is = |of: &str, found: Option<&str>| kind == of && found == Some(name);
@@ -220,6 +220,7 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
             })
     });
     in_volumes
+        || pull_secrets(pod).any(|secret| is("secret", Some(secret)))
         || all_containers(pod).any(|container| {
             let whole = container.env_from.iter().flatten().any(|from| {
                 is("configmap", from.config_map_ref.as_ref().map(|map| map.name.as_str()))
@@ -233,6 +234,12 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
                     is("configmap", map) || is("secret", secret)
                 })
         })
+}
+
+/// The Secrets with the credentials for the pod's images.
+pub(crate) fn pull_secrets(pod: &Pod) -> impl Iterator<Item = &str> {
+    let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    secrets.map(|secret| secret.name.as_str()).filter(|name| !name.is_empty())
 }
 
 /// The claims that the pod's volumes name.

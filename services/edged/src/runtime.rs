@@ -114,9 +114,15 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Starts a container once more; does nothing if it runs. On success the run is durable:
-    /// another start of the pod worker finds it.
-    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError>;
+    /// Starts a container of the pod once more; does nothing if it runs. `spec` is the pod's latest
+    /// object, which has what `launch` leaves out: resources, ports, the security contexts. On success
+    /// the run is durable: another start of the pod worker finds it.
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError>;
 
     /// Asks a running container to end, or kills it, and does not wait for its end. The caller
     /// calls again with [`StopRequest::KILL`] when the time is over.

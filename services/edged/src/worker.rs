@@ -12,7 +12,7 @@
 //! | `observation` | the facts of the pod, from spec, objects and runtime |
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
-//! | `executor` | the steps, carried out |
+//! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `token_requests` | requests for the tokens of its volumes |
 //! | `warnings` | equal warnings, counted |
@@ -36,7 +36,6 @@ use crate::desired::compressed_object::CompressedObject;
 use crate::event::Severity;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
-use headwater_telemetry::error_chain;
 
 mod container_tracker;
 mod crash_loop;
@@ -49,6 +48,7 @@ mod observation;
 pub mod plan;
 mod probe;
 mod probe_failure;
+mod pull;
 mod report;
 mod setup_failure;
 mod signal;
@@ -301,21 +301,7 @@ impl Worker {
                 }
             }
             Signal::Token { claim, result } => self.end_token_request(pod, &claim, result),
-            Signal::Pull { container, result } => {
-                if let Err(error) = &result {
-                    self.warn(Some(&container), "an image was not pulled", &error_chain(error));
-                    let image = container_of(pod, &container).and_then(|it| it.image.as_deref());
-                    let message = format!(
-                        "Failed to pull image \"{}\": {}",
-                        image.unwrap_or_default(),
-                        error_chain(error)
-                    );
-                    self.event(Some(&container), Severity::Warning, "Failed", message);
-                }
-                if let Some(images) = &mut self.images {
-                    images.end_pull(&container, result, now);
-                }
-            }
+            Signal::Pull { container, result } => self.end_pull(pod, &container, result, now),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The errors of a runtime.
 
+use crate::container::WaitReason;
 use crate::disk::file_error::FileError;
 
 /// A runtime could not do what was requested. A relist finds out whether anything was done.
@@ -27,6 +28,12 @@ pub enum RuntimeError {
         container: String,
         /// The cause.
         cause: String,
+    },
+    /// A container asks for something that the runtime, the machine or its image does not have.
+    #[error("{}", reason.message)]
+    Refused {
+        /// Why the container waits.
+        reason: WaitReason,
     },
     /// A command did not start in a container.
     #[error("cannot run {program:?} in container {container}")]
@@ -77,7 +84,7 @@ impl RuntimeError {
             Self::File(_) => "file",
             Self::Unsupported { .. } => "unsupported",
             Self::Sandbox { .. } => "sandbox",
-            Self::Start { .. } => "start",
+            Self::Start { .. } | Self::Refused { .. } => "start",
             Self::Command { .. } => "exec",
             Self::NotRunning { .. } => "not_running",
             Self::StillRuns { .. } => "still_runs",

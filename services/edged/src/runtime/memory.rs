@@ -159,7 +159,12 @@ impl Runtime for MemoryRuntime {
         Ok(())
     }
 
-    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        _: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError> {
         let failed = |cause: &str| RuntimeError::Start {
             container: launch.container.clone(),
             cause: cause.to_owned(),

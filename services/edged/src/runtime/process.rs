@@ -203,7 +203,12 @@ impl Runtime for ProcessRuntime {
         blocking(move || Ok(state.claims.reclaim(&view, hold, now, time)?)).await
     }
 
-    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        _: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError> {
         launch::start(&self.state, pod, launch).await
     }
 

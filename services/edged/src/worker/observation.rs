@@ -43,6 +43,7 @@ impl Worker {
                 Some((container.name.clone(), self.check_launch(pod, container).err()?))
             })
             .collect();
+        self.renew_pulls(pod);
         self.launch_errors.retain(|name, error| {
             error.is_due = true;
             container_of(pod, name).is_some()
@@ -111,7 +112,10 @@ impl Worker {
     ) -> Result<LaunchSpec, WaitReason> {
         self.check_fields(pod, container)?;
         let mut base = self.shared.runtime.environment(&self.record.uid, pod, &container.name);
-        base.insert("HOSTNAME".to_owned(), hostname(pod));
+        // A sandbox has a hostname, which its runtime writes into the environment.
+        if !self.shared.runtime.features().sandboxes {
+            base.insert("HOSTNAME".to_owned(), hostname(pod));
+        }
         environment::launch(container, &base, &self.fields(pod), &self.assignment.objects)
     }
 

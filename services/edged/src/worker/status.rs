@@ -12,13 +12,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
+use crate::container::qos::QosClass;
 use crate::pod::{
     PodUid, RestartPolicy, all_containers, init_containers, is_sidecar, main_containers,
 };
 use crate::runtime::{Exit, PodState, RunState};
 
 mod condition;
-mod qos;
 
 /// The termination messages of all containers of a pod, as under a kubelet.
 const MESSAGES_BYTES_MAX: usize = 12 << 10;
@@ -73,7 +73,7 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
         start_time: Some(Time(facts.start_time)),
         reason: facts.fail_reason.map(|reason| reason.as_str().to_owned()),
         message: facts.fail_reason.and_then(|reason| reason.message()).map(str::to_owned),
-        qos_class: Some(qos::class(facts.pod).to_owned()),
+        qos_class: Some(QosClass::of(facts.pod).as_str().to_owned()),
         observed_generation: facts.pod.metadata.generation,
         ..PodStatus::default()
     };

@@ -160,7 +160,7 @@ fn prepare(
     let needs_view = has_other_user || has_absolute || layout.mounts.iter().any(is_kept);
     let view = needs_view.then(|| View::of(paths.dir(), &layout));
     let run = RunSpec {
-        argv: launch.argv.clone(),
+        argv: launch.argv(),
         place: Place { env: launch.env.clone(), cwd: layout.start(), rights, view },
         layout: has_other_user.then_some(layout),
         log,
