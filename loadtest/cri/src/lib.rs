@@ -26,6 +26,7 @@
 //! | `config` | the files by which containerd and its network are set up |
 //! | `cgroups` | the control groups, and their removal |
 //! | `program` | the programs that must be installed |
+//! | `twin` | a runtime in memory that answers as containerd does, with faults |
 //! | `error` | the failures |
 
 mod cgroups;
@@ -36,9 +37,11 @@ mod image;
 mod machine;
 mod program;
 mod registry;
+mod twin;
 
 pub use containerd::{Containerd, ContainerdSettings};
 pub use error::LabError;
 pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
 pub use machine::{Machine, Server};
 pub use registry::{Login, Registry};
+pub use twin::{Fault, FaultRates, Life, PullOutcome, Restart, Twin};
