@@ -30,7 +30,6 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
-use crate::pod_runtime::PodRuntimeError;
 use crate::settings::cri::Cri;
 use crate::settings::pods::PodBounds;
 use crate::stores::Stores;
@@ -121,9 +120,6 @@ pub(crate) enum NodeError {
         /// The cause.
         source: EdgedError,
     },
-    /// There is no such runtime.
-    #[error(transparent)]
-    Runtime(#[from] PodRuntimeError),
 }
 
 impl Node {

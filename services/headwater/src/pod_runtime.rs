@@ -4,8 +4,8 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
-use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
 use headwater_event::NodeName;
 use headwater_settings::Runtime;

@@ -40,8 +40,8 @@ use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
-use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
 use crate::part::signals::Signals;
+use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
 use crate::settings::controller::manifests_are_there;
 use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
@@ -58,6 +58,8 @@ enum UpError {
     Cloud(#[from] CloudError),
     #[error(transparent)]
     Node(#[from] NodeError),
+    #[error(transparent)]
+    Runtime(#[from] PodRuntimeError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(transparent)]

@@ -14,8 +14,8 @@ use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
 use crate::node::{Node, NodeMetrics, NodeSettings, cuts};
-use crate::pod_runtime::{runtime, shared_rights};
 use crate::part;
+use crate::pod_runtime::{runtime, shared_rights};
 use crate::settings::edge::EdgeSettings;
 
 /// An edge as a process.
@@ -55,7 +55,9 @@ impl Part for EdgePart {
             tls,
             sync_interval: settings.sync_interval,
             runtime: match settings.runtime {
-                Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root, &settings.cri)?),
+                Some(kind) if settings.edged => {
+                    Some(runtime(kind, settings.allow_root, &settings.cri)?)
+                }
                 _ => None,
             },
             pod_bounds,

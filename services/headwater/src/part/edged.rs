@@ -11,8 +11,8 @@ use headwater_rocks::{Budget, create_durably};
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::pod_runtime::runtime;
 use crate::part;
+use crate::pod_runtime::runtime;
 use crate::settings::edged::EdgedSettings;
 
 /// A pod worker as a process.

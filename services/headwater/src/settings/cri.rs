@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use headwater_cri::CriSettings;
-use headwater_cri::spec::Forbidden;
+use headwater_cri::spec::{CgroupDriver, Forbidden};
 use headwater_edged::{EdgedConfig, PullOffline};
 use headwater_settings::{InvalidSetting, Runtime};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,8 @@ pub(crate) struct Cri {
     pub(crate) cluster_dns: String,
     /// The domain of the cluster.
     pub(crate) cluster_domain: String,
+    /// Who makes cgroups, where the runtime does not say so.
+    pub(crate) cgroup_driver: Driver,
     /// What the pull policy `Always` means while the registry cannot be reached.
     pub(crate) pull_offline: Offline,
     /// A docker config with credentials for all pods of the node.
@@ -49,6 +51,17 @@ pub(crate) enum Offline {
     Strict,
 }
 
+/// See [`CgroupDriver`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Driver {
+    /// The runtime itself, by directories.
+    #[default]
+    Cgroupfs,
+    /// The service manager, by slices.
+    Systemd,
+}
+
 impl Default for Cri {
     fn default() -> Self {
         Self {
@@ -57,6 +70,7 @@ impl Default for Cri {
             forbid: String::new(),
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
+            cgroup_driver: Driver::default(),
             pull_offline: Offline::default(),
             registry_config: None,
         }
@@ -94,7 +108,8 @@ impl Cri {
         let servers = self.cluster_dns.split(',').map(str::trim).filter(|word| !word.is_empty());
         let servers: Result<Vec<IpAddr>, _> = servers.map(str::parse).collect();
         let not_addresses = |error| {
-            let what = format!("{:?}: {error}: set IP addresses, comma-separated", self.cluster_dns);
+            let what =
+                format!("{:?}: {error}: set IP addresses, comma-separated", self.cluster_dns);
             InvalidSetting::new("cri.cluster_dns", what)
         };
         Ok(CriSettings {
@@ -103,6 +118,10 @@ impl Cri {
             forbidden: forbidden.map_err(|error| InvalidSetting::new("cri.forbid", error))?,
             cluster_dns: servers.map_err(not_addresses)?,
             cluster_domain: self.cluster_domain.clone(),
+            cgroup_driver: match self.cgroup_driver {
+                Driver::Cgroupfs => CgroupDriver::Cgroupfs,
+                Driver::Systemd => CgroupDriver::Systemd,
+            },
         })
     }
 
@@ -122,7 +141,8 @@ mod tests {
 
     #[test]
     fn the_socket_of_a_runtime_has_an_absolute_path_with_or_without_a_scheme() {
-        let of = |endpoint: &str| Cri { endpoint: endpoint.to_owned(), ..Cri::default() }.settings();
+        let of =
+            |endpoint: &str| Cri { endpoint: endpoint.to_owned(), ..Cri::default() }.settings();
         for endpoint in ["/run/c.sock", "unix:///run/c.sock"] {
             assert_eq!(of(endpoint).expect("a socket").endpoint, PathBuf::from("/run/c.sock"));
         }

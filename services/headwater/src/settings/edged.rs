@@ -9,8 +9,8 @@ use headwater_settings::{DATA_DEFAULT, Events, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::edge::owner_of;
 use super::cri::Cri;
+use super::edge::owner_of;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 
