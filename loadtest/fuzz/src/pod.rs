@@ -28,7 +28,7 @@ pub fn pod(bytes: &[u8]) {
         let started = pod.launches.values().flatten();
         for launch in started {
             let env = launch.env.iter().map(|(name, value)| name.len() + value.len() + 2);
-            let bytes: usize = env.chain(launch.argv.iter().map(|word| word.len() + 1)).sum();
+            let bytes: usize = env.chain(launch.argv().iter().map(|word| word.len() + 1)).sum();
             assert!(bytes <= PROCESS_BYTES_MAX, "a process of {bytes} bytes of arguments");
             for (name, value) in &launch.env {
                 assert!(!name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0'));

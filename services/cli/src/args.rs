@@ -139,6 +139,8 @@ pub struct Up {
     /// Runtime of the pods [default: process]
     #[arg(long)]
     pub runtime: Option<Runtime>,
+    #[command(flatten)]
+    pub cri: edge::CriArgs,
     /// Address that the nodes state for themselves and their pods [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]
     pub node_address: Option<IpAddr>,

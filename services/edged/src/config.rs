@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::NodeName;
 
 use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
+use crate::runtime::RuntimeOpener;
 
 /// The configuration of a pod worker.
 #[derive(Clone, Debug)]
@@ -51,13 +53,15 @@ pub enum RuntimeKind {
     Process(ProcessConfig),
     /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
+    /// A runtime of another crate.
+    Other(Arc<dyn RuntimeOpener>),
 }
 
 impl RuntimeKind {
     /// The number of pods that a node with this runtime has room for, by default.
     fn pods_max(&self) -> u32 {
         match self {
-            Self::Process(_) => PODS_MAX,
+            Self::Process(_) | Self::Other(_) => PODS_MAX,
             Self::Hollow => HOLLOW_PODS_MAX,
         }
     }
@@ -93,6 +97,11 @@ pub struct Settings {
     pub backoff_base: Duration,
     /// Longest such wait.
     pub backoff_cap: Duration,
+    /// What the pull policy `Always` means while the registry cannot be reached.
+    pub pull_offline: PullOffline,
+    /// A docker config of the node, with credentials for all of its pods; absent if there is no such
+    /// file.
+    pub registry_config: Option<PathBuf>,
     /// How often the node's facts are read.
     pub node_check: Duration,
     /// How often the node is reported although nothing changed.
@@ -117,6 +126,18 @@ pub struct Settings {
     pub pressure: PressureSettings,
     /// Which Events the node sends.
     pub events: EventLevel,
+}
+
+/// What the pull policy `Always` means while the registry cannot be reached. A registry that refuses
+/// the pull is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PullOffline {
+    /// A container that ran before starts from the same image, which is on the node: a node that is cut
+    /// off starts its pods after a power cut.
+    #[default]
+    Present,
+    /// The container waits for the registry, as under a kubelet.
+    Strict,
 }
 
 /// The least of each resource that a node has without pressure; each default is a constant of this
@@ -206,6 +227,8 @@ impl Default for Settings {
             claim_hold: CLAIM_HOLD,
             backoff_base: BACKOFF_BASE,
             backoff_cap: BACKOFF_CAP,
+            pull_offline: PullOffline::default(),
+            registry_config: None,
             node_check: NODE_CHECK,
             node_report: NODE_REPORT,
             reconnect_base: RECONNECT_BASE,

@@ -12,6 +12,9 @@ pub mod claim;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
+pub(crate) mod pull_credentials;
+pub mod qos;
+pub mod quantity;
 pub mod termination;
 pub(crate) mod token;
 pub mod volume;
@@ -29,8 +32,11 @@ pub struct LaunchSpec {
     pub image: Option<String>,
     /// True for an init container that must end before the next container starts.
     pub is_step: bool,
-    /// Command and arguments, expanded.
-    pub argv: Vec<String>,
+    /// `command`, expanded: it takes the place of the image's entrypoint. Empty if the spec names none.
+    pub command: Vec<String>,
+    /// `args`, expanded: they take the place of the image's default command. Empty if the spec names
+    /// none.
+    pub args: Vec<String>,
     /// The environment that the pod gives.
     pub env: BTreeMap<String, String>,
     /// The working directory, below the container's root.
@@ -45,8 +51,15 @@ pub struct LaunchSpec {
     pub credentials: Credentials,
 }
 
+impl LaunchSpec {
+    /// Command and arguments as one list, for a runtime without images.
+    pub fn argv(&self) -> Vec<String> {
+        self.command.iter().chain(&self.args).cloned().collect()
+    }
+}
+
 /// A volume at its place in a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// The volume's name.
     pub volume: String,
@@ -59,6 +72,36 @@ pub struct Mount {
     pub sub_path: Option<PathBuf>,
     /// The container cannot write to it.
     pub read_only: bool,
+    /// What of a read-only volume is read-only.
+    #[serde(default)]
+    pub recursive_read_only: RecursiveReadOnly,
+    /// Which later mounts go from the host to the container and back.
+    #[serde(default)]
+    pub propagation: Propagation,
+}
+
+/// `recursiveReadOnly`: whether the mounts below a read-only volume are read-only, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecursiveReadOnly {
+    /// They stay as they are.
+    #[default]
+    Disabled,
+    /// They are, if the runtime can do it.
+    IfPossible,
+    /// They are, or the container does not start.
+    Enabled,
+}
+
+/// `mountPropagation`: whether mounts that are made later are seen on the other side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    /// No.
+    #[default]
+    None,
+    /// The container sees those of the host.
+    HostToContainer,
+    /// The host sees those of the container, too.
+    Bidirectional,
 }
 
 /// Why a container waits.

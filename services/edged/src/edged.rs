@@ -94,8 +94,11 @@ impl Edged {
             return Err(EdgedError::NoShim);
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let EdgedConfig { runtime: kind, dir, edge_socket, settings, .. } = &config;
-        let runtime = NodeRuntime::open(kind, dir, edge_socket, settings, notices)?;
+        let EdgedConfig { runtime: kind, node, dir, edge_socket, settings, .. } = &config;
+        let runtime = match kind {
+            RuntimeKind::Other(opener) => opener.open(node, dir, settings, notices).await?,
+            kind => NodeRuntime::open(kind, dir, edge_socket, settings, notices)?,
+        };
         Self::start(config, edge, runtime, noticed)
     }
 
@@ -133,12 +136,12 @@ impl Edged {
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
         let gather = {
-            let version = runtime.features().version.clone();
-            let (node, pods_max) = (node.clone(), settings.pods_max);
+            let (runtime, node, pods_max) = (runtime.clone(), node.clone(), settings.pods_max);
             move || {
-                let facts =
-                    NodeFacts::gather(node.clone(), node_address, pods_max, version.clone());
-                (facts, measure(&dir))
+                let version = runtime.features().version.clone();
+                let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
+                let runtime_trouble = runtime.health().err();
+                (NodeFacts { runtime_trouble, ..facts }, measure(&dir))
             }
         };
         let allocatable = gather().0.allocatable();

@@ -47,7 +47,9 @@ pub mod runtime;
 mod worker;
 
 pub use api::client::SocketPathTooLong;
-pub use config::{EdgedConfig, PressureSettings, ProcessConfig, RuntimeKind, Settings};
+pub use config::{
+    EdgedConfig, PressureSettings, ProcessConfig, PullOffline, RuntimeKind, Settings,
+};
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};

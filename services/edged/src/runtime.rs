@@ -34,6 +34,7 @@ pub(crate) mod hollow;
 mod images;
 pub mod memory;
 mod node_runtime;
+pub mod pod_files;
 pub mod process;
 mod state;
 mod streams;
@@ -41,7 +42,7 @@ mod usage;
 
 pub use error::RuntimeError;
 pub use images::{Image, ImageError, Images, RegistryCredentials};
-pub use node_runtime::NodeRuntime;
+pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
 pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};
@@ -55,12 +56,31 @@ pub trait Runtime: Send + Sync + 'static {
     /// The fields of a pod that this runtime honours: its column of the table.
     fn fields(&self) -> Column;
 
+    /// Checks whether the node admits the pod, before anything of it runs. A pod that is rejected fails
+    /// for good, as under a kubelet, so that whoever made it makes another one elsewhere. By default
+    /// every pod is admitted.
+    ///
+    /// # Errors
+    /// Why the pod fails.
+    fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
+        let _ = pod;
+        Ok(())
+    }
+
     /// Checks whether the runtime can run this container at all. By default it can.
     ///
     /// # Errors
     /// Why the container has to wait, and what to do.
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
         let _ = (pod, container);
+        Ok(())
+    }
+
+    /// Why the runtime can run no pods now, for a person. By default it can.
+    ///
+    /// # Errors
+    /// The reason. The node is not ready until there is none.
+    fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
@@ -114,9 +134,15 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Starts a container once more; does nothing if it runs. On success the run is durable:
-    /// another start of the pod worker finds it.
-    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError>;
+    /// Starts a container of the pod once more; does nothing if it runs. `spec` is the pod's latest
+    /// object, which has what `launch` leaves out: resources, ports, the security contexts. On success
+    /// the run is durable: another start of the pod worker finds it.
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError>;
 
     /// Asks a running container to end, or kills it, and does not wait for its end. The caller
     /// calls again with [`StopRequest::KILL`] when the time is over.
@@ -194,6 +220,15 @@ pub struct Features {
     pub resize: bool,
     /// Ended containers are removed on request.
     pub collection: bool,
+}
+
+/// Why a node does not admit a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// One word, as a kubelet reports it: `SysctlForbidden`.
+    pub reason: &'static str,
+    /// What the pod asks for that it does not get.
+    pub message: String,
 }
 
 /// How a container is asked to end.

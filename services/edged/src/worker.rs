@@ -12,7 +12,7 @@
 //! | `observation` | the facts of the pod, from spec, objects and runtime |
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
-//! | `executor` | the steps, carried out |
+//! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `token_requests` | requests for the tokens of its volumes |
 //! | `warnings` | equal warnings, counted |
@@ -21,6 +21,7 @@
 //! | `http_get`, `unverified_tls` | their HTTP requests |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,6 @@ use crate::desired::compressed_object::CompressedObject;
 use crate::event::Severity;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
-use headwater_telemetry::error_chain;
 
 mod container_tracker;
 mod crash_loop;
@@ -49,6 +49,7 @@ mod observation;
 pub mod plan;
 mod probe;
 mod probe_failure;
+mod pull;
 mod report;
 mod setup_failure;
 mod signal;
@@ -105,6 +106,8 @@ pub(crate) struct Worker {
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
+    /// The words with which the runtime did not admit the pod.
+    rejection: Option<Box<str>>,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -165,6 +168,7 @@ impl Worker {
             ended: is_refused.then_some(Outcome::Failed),
             failing: None,
             fail_reason: is_refused.then_some(FailReason::OutOfPods),
+            rejection: None,
             reported,
             has_reported: false,
             trace,
@@ -263,7 +267,7 @@ impl Worker {
             Signal::Probe { container, attempt, kind, finding } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec
-                    .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
+                    .and_then(|c| kind.of(&c)?.termination_grace_period_seconds)
                     .and_then(pod::grace_of);
                 if let ProbeFinding::Unhealthy(failure) = &finding {
                     let message = &failure.answer;
@@ -301,26 +305,12 @@ impl Worker {
                 }
             }
             Signal::Token { claim, result } => self.end_token_request(pod, &claim, result),
-            Signal::Pull { container, result } => {
-                if let Err(error) = &result {
-                    self.warn(Some(&container), "an image was not pulled", &error_chain(error));
-                    let image = container_of(pod, &container).and_then(|it| it.image.as_deref());
-                    let message = format!(
-                        "Failed to pull image \"{}\": {}",
-                        image.unwrap_or_default(),
-                        error_chain(error)
-                    );
-                    self.event(Some(&container), Severity::Warning, "Failed", message);
-                }
-                if let Some(images) = &mut self.images {
-                    images.end_pull(&container, result, now);
-                }
-            }
+            Signal::Pull { container, result } => self.end_pull(pod, &container, result, now),
         }
     }
 }
 
 /// The pod's container of this name.
-fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<&'p Container> {
-    pod::all_containers(pod).find(|container| container.name == name)
+fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<Cow<'p, Container>> {
+    pod::every_container(pod).find(|container| container.name == name)
 }

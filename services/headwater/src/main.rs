@@ -14,6 +14,7 @@ mod metrics;
 mod node;
 mod open_files;
 mod part;
+mod pod_runtime;
 mod processor;
 mod protection;
 mod requests;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // First, before anything is allocated: a node has a shim for each container, so it must be
     // small.
-    if args.next().is_some_and(|command| command == node::SHIM) {
+    if args.next().is_some_and(|command| command == pod_runtime::SHIM) {
         return headwater_edged::shim::run(args.map(|arg| arg.to_string_lossy().into_owned()));
     }
     if let Some(missing) = processor::lacks() {

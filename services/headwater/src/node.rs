@@ -15,14 +15,11 @@ use headwater_edge::{
     Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
     LocalUser, StartError,
 };
-use headwater_edged::{
-    Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
-};
+use headwater_edged::{Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, RuntimeKind};
 use headwater_event::NodeName;
 use headwater_identity::Connector;
 use headwater_operator::{EdgeFailure, EdgeState, NodeView, RunningEdge};
 use headwater_rocks::{DatabaseMemory, Role, create_durably};
-use headwater_settings::Runtime;
 use headwater_store::schema;
 use headwater_telemetry::health::{CheckKind, Health};
 use tokio::task::JoinHandle;
@@ -33,15 +30,9 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
+use crate::settings::cri::Cri;
 use crate::settings::pods::PodBounds;
 use crate::stores::Stores;
-
-/// The argument with which the pod worker starts this program as a container's shim.
-pub(crate) const SHIM: &str = "shim";
-
-/// The heap settings of a shim, which allocates a little at its start and then waits: no background
-/// thread, one arena, no thread caches, and freed memory returns to the system at once.
-const SHIM_HEAP: &str = "narenas:1,tcache:false,background_thread:false,dirty_decay_ms:0";
 
 /// The first and the last wait before a restart of the edge; each wait doubles.
 const RESTART_FIRST: Duration = Duration::from_millis(200);
@@ -59,6 +50,8 @@ pub(crate) struct NodeSettings {
     pub(crate) runtime: Option<RuntimeKind>,
     /// The bounds of its pods.
     pub(crate) pod_bounds: PodBounds,
+    /// Its container runtime, if it has one.
+    pub(crate) cri: Cri,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
     /// The user that the local API serves besides the edge's own and root.
@@ -127,9 +120,6 @@ pub(crate) enum NodeError {
         /// The cause.
         source: EdgedError,
     },
-    /// The path of this program is unknown, so it cannot start a container's shim.
-    #[error("this program's own path is unknown; containers cannot be started")]
-    Program(#[source] std::io::Error),
 }
 
 impl Node {
@@ -175,6 +165,7 @@ impl Node {
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
+        settings.cri.set(&mut edged);
         match Edged::spawn(edged).await {
             Ok(edged) => {
                 node.view.set_logs(edged.logs());
@@ -233,30 +224,6 @@ impl Node {
         if let Err(error) = self.supervising.await {
             tracing::error!(node = %self.name, %error, "the supervisor of the edge has failed");
         }
-    }
-}
-
-/// Creates the runtime `kind`. The caller decides whether pods may run as root with it.
-///
-/// # Errors
-/// [`NodeError::Program`].
-pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, NodeError> {
-    Ok(match kind {
-        Runtime::Hollow => RuntimeKind::Hollow,
-        Runtime::Process => {
-            let program = std::env::current_exe().map_err(NodeError::Program)?;
-            let shim = vec![program.display().to_string(), SHIM.to_owned()];
-            let shim_env = vec![("MALLOC_CONF".to_owned(), SHIM_HEAP.to_owned())];
-            RuntimeKind::Process(ProcessConfig { shim, shim_env, allow_root })
-        }
-    })
-}
-
-/// What an operator should know of the pods of this runtime.
-pub(crate) fn shared_rights(kind: Option<Runtime>, allow_root: bool) -> Vec<String> {
-    match kind {
-        Some(Runtime::Process) => headwater_edged::shared_rights(allow_root).into_iter().collect(),
-        Some(Runtime::Hollow) | None => Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The settings of each command that runs a service. The crate `settings` merges their layers.
 
 pub(crate) mod controller;
+pub(crate) mod cri;
 pub(crate) mod edge;
 pub(crate) mod edged;
 pub(crate) mod hub;

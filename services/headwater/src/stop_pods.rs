@@ -11,7 +11,8 @@ use headwater_event::NodeName;
 use headwater_settings::Runtime;
 
 use crate::data_dir::{DataDir, DataDirError};
-use crate::node::runtime;
+use crate::pod_runtime::runtime;
+use crate::settings::cri::Cri;
 
 /// Ends every pod of the data directory within its grace period.
 pub(crate) fn run(args: &StopPods) -> CommandResult {
@@ -38,7 +39,7 @@ async fn stop_all(data: &DataDir, grace: Option<Duration>) -> CommandResult {
             node,
             dir.with_file_name("edge.sock"),
             dir.clone(),
-            runtime(Runtime::Process, true)?,
+            runtime(Runtime::Process, true, &Cri::default())?,
         );
         let edged = Edged::spawn(config).await?;
         edged.stop_pods(grace.unwrap_or(GRACE_MAX).min(GRACE_MAX)).await;

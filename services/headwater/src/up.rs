@@ -39,8 +39,9 @@ use self::terminal::Terminal;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::damaged;
 use crate::metrics::Metrics;
-use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
+use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
 use crate::part::signals::Signals;
+use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
 use crate::settings::controller::manifests_are_there;
 use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
@@ -57,6 +58,8 @@ enum UpError {
     Cloud(#[from] CloudError),
     #[error(transparent)]
     Node(#[from] NodeError),
+    #[error(transparent)]
+    Runtime(#[from] PodRuntimeError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(transparent)]
@@ -213,11 +216,12 @@ impl Composition {
                 tls: None,
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
-                runtime: Some(runtime(settings.runtime, true)?),
+                runtime: Some(runtime(settings.runtime, true, &settings.cri)?),
                 pod_bounds: PodBounds {
                     node_address: settings.node_address,
                     ..PodBounds::default()
                 },
+                cri: settings.cri.clone(),
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,

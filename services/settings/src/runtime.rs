@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Runtime {
     /// Run each container's command as a process of this host; images are not used
     Process,
+    /// Run containers of images in a container runtime, over its CRI socket
+    Cri,
     /// Report pods as running without running them: for load
     Hollow,
 }

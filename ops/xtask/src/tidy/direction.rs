@@ -51,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
         &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
+    ("headwater-cri", &["edged", "event", "telemetry"]),
     ("headwater-settings", &["event"]),
     (
         "headwater-operator",

@@ -5,9 +5,24 @@ use std::path::PathBuf;
 
 use clap::Args;
 use headwater_settings::{Events, Flags, Runtime};
+use serde_json::Value;
 
 use super::part::Process;
 use super::tls::TlsArgs;
+
+/// The container runtime of a node.
+#[derive(Debug, Args)]
+pub struct CriArgs {
+    /// Socket of the container runtime, with `cri` [default: /run/containerd/containerd.sock]
+    #[arg(long, value_name = "SOCKET")]
+    pub cri_endpoint: Option<PathBuf>,
+    /// Use the container runtime though it runs pods of another agent, with `cri`
+    #[arg(long)]
+    pub share_runtime: bool,
+    /// Forbid what gives a pod the host, with `cri`: privileged, hostPath, hostNetwork, hostPID
+    #[arg(long, value_name = "NAME,...")]
+    pub forbid: Option<String>,
+}
 
 /// The runtime of the pods of a node.
 #[derive(Debug, Args)]
@@ -19,6 +34,8 @@ pub struct Pods {
     /// Allow pods to run as root, as they then do with `process` if they name no user
     #[arg(long)]
     pub allow_root: bool,
+    #[command(flatten)]
+    pub cri: CriArgs,
     /// Number of pods that the node has room for; more of them fail
     /// [default: 110; hollow: 10000]
     #[arg(long, value_name = "N")]
@@ -85,6 +102,7 @@ impl Pods {
         flags
             .with("runtime", self.runtime)
             .switch("allow_root", self.allow_root)
+            .all(self.cri.given())
             .with("pods_max", self.pods_max)
             .with("node_address", self.node_address)
             .with("events", self.events)
@@ -115,5 +133,19 @@ impl Edged {
             .with("edge", self.edge.as_ref())
             .with("node", self.node.as_ref())
             .switch("metrics_node_names", self.metrics_node_names)
+    }
+}
+
+impl CriArgs {
+    /// The flags that were given: settings of the table `cri`.
+    pub fn given(&self) -> Vec<(String, &'static str, Value)> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned().into();
+        let endpoint = self.cri_endpoint.as_ref();
+        let endpoint = endpoint.map(|path| ("cri.endpoint".to_owned(), "cri-endpoint", text(path)));
+        let shares = self.share_runtime;
+        let shares = shares.then(|| ("cri.share_runtime".to_owned(), "share-runtime", true.into()));
+        let forbid = self.forbid.as_ref();
+        let forbid = forbid.map(|names| ("cri.forbid".to_owned(), "forbid", names.clone().into()));
+        [endpoint, shares, forbid].into_iter().flatten().collect()
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 use rustix::thread::CapabilitySet;
 
 use super::WaitReason;
-use crate::pod::{init_containers, main_containers};
+use crate::pod::{ephemeral_containers, init_containers, main_containers};
 
 /// The user, the groups and the rights that a spec asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ const ID_MAX: i64 = u32::MAX as i64 - 1;
 ///
 /// # Errors
 /// A field has a value that no kernel knows; the message has its path.
-pub(crate) fn resolve(pod: &Pod, container: &Container) -> Result<Credentials, WaitReason> {
+pub fn resolve(pod: &Pod, container: &Container) -> Result<Credentials, WaitReason> {
     let (pod_default, own_default) = Default::default();
     let shared: &PodSecurityContext =
         pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref()).unwrap_or(&pod_default);
@@ -63,13 +63,18 @@ pub(crate) fn resolve(pod: &Pod, container: &Container) -> Result<Credentials, W
 }
 
 /// The path of a container in its pod: `spec.containers[0]`.
-pub(crate) fn path(pod: &Pod, container: &Container) -> String {
+pub fn path(pod: &Pod, container: &Container) -> String {
     let place = |field: &str, containers: &[Container]| {
         let index = containers.iter().position(|other| other.name == container.name)?;
         Some(format!("spec.{field}[{index}]"))
     };
     place("initContainers", init_containers(pod))
         .or_else(|| place("containers", main_containers(pod)))
+        .or_else(|| {
+            let mut added = ephemeral_containers(pod);
+            let index = added.position(|other| other.name == container.name)?;
+            Some(format!("spec.ephemeralContainers[{index}]"))
+        })
         // A container that is not of the pod has no place in it.
         .unwrap_or_else(|| "spec.containers".to_owned())
 }
@@ -82,27 +87,38 @@ fn id(place: &str, field: &str, value: Option<i64>) -> Result<Option<u32>, WaitR
     }
 }
 
+/// The name of a capability as a container runtime takes it: in capitals, without `CAP_`, perhaps `ALL`.
+///
+/// # Errors
+/// No capability has this name; `field` is its place in the pod.
+pub fn capability(name: &str, field: &str) -> Result<String, WaitReason> {
+    bits_of(name, field).map(|(known, _)| known)
+}
+
 /// The bits of the named capabilities.
 fn dropped(place: &str, names: &[String]) -> Result<u64, WaitReason> {
     let mut bits = 0;
     for (index, name) in names.iter().enumerate() {
-        let known = name.to_uppercase();
-        let known = known.strip_prefix("CAP_").unwrap_or(&known);
-        bits |= match CapabilitySet::from_name(known) {
-            Some(capability) => capability.bits(),
-            None if known == ALL => u64::MAX,
-            None => {
-                let field = format!("{place}.capabilities.drop[{index}]");
-                return Err(invalid(format!(
-                    "{field}: {name:?} is no capability: use a name of capabilities(7) without \
-                     CAP_, or ALL"
-                )));
-            }
-        };
+        bits |= bits_of(name, &format!("{place}.capabilities.drop[{index}]"))?.1;
     }
     Ok(bits)
 }
 
+fn bits_of(name: &str, field: &str) -> Result<(String, u64), WaitReason> {
+    let known = name.to_uppercase();
+    let known = known.strip_prefix("CAP_").unwrap_or(&known);
+    let bits = match CapabilitySet::from_name(known) {
+        Some(capability) => capability.bits(),
+        None if known == ALL => u64::MAX,
+        None => {
+            return Err(invalid(format!(
+                "{field}: {name:?} is no capability: use a name of capabilities(7) without CAP_, \
+                 or ALL"
+            )));
+        }
+    };
+    Ok((known.to_owned(), bits))
+}
 fn invalid(message: String) -> WaitReason {
     WaitReason { reason: "CreateContainerConfigError", message }
 }

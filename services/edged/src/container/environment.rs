@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret, VolumeMount};
 
 use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
 use crate::container::credentials;
 use crate::container::downward_api::{self, FieldSource};
 use crate::container::termination::{StopSignal, TerminationMessage};
-use crate::container::{LaunchSpec, Mount, WaitReason};
+use crate::container::{LaunchSpec, Mount, Propagation, RecursiveReadOnly, WaitReason};
 use crate::desired::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
 
@@ -64,13 +64,15 @@ pub(crate) fn launch(
     check_container(container).map_err(config_error)?;
     let mut space = ArgumentSpace::new();
     let env = environment(container, base, fields, objects, &mut space).map_err(config_error)?;
-    let argv = arguments(container, &env, &mut space).map_err(config_error)?;
+    let mut words = arguments(container, &env, &mut space).map_err(config_error)?;
+    let args = words.split_off(container.command.as_ref().map_or(0, Vec::len));
     let mounts = mounts(fields.pod, container, Some(&env)).map_err(config_error)?;
     Ok(LaunchSpec {
         container: container.name.clone(),
         image: container.image.clone(),
         is_step: init_containers(fields.pod).contains(container) && !is_sidecar(container),
-        argv,
+        command: words,
+        args,
         env,
         working_dir: container.working_dir.clone(),
         mounts,
@@ -361,11 +363,38 @@ fn mounts(
             is_absolute: mount.mount_path.starts_with('/'),
             sub_path: sub_path.map(|path| PathBuf::from(path.trim_start_matches('/'))),
             read_only: mount.read_only == Some(true),
+            recursive_read_only: recursive_read_only(mount)?,
+            propagation: propagation(mount)?,
         });
     }
     // A mount below another comes after it.
     mounts.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(mounts)
+}
+
+/// `recursiveReadOnly` of a mount, by the rules of KEP-3857: it needs `readOnly` and no propagation.
+fn recursive_read_only(mount: &VolumeMount) -> Result<RecursiveReadOnly, String> {
+    let is_read_only = mount.read_only == Some(true);
+    let propagates = !matches!(mount.mount_propagation.as_deref(), None | Some("None"));
+    match mount.recursive_read_only.as_deref() {
+        None | Some("" | "Disabled") => Ok(RecursiveReadOnly::Disabled),
+        Some("IfPossible" | "Enabled") if !is_read_only || propagates => Err(format!(
+            "recursiveReadOnly of {:?} needs readOnly: true and no mountPropagation",
+            mount.name
+        )),
+        Some("IfPossible") => Ok(RecursiveReadOnly::IfPossible),
+        Some("Enabled") => Ok(RecursiveReadOnly::Enabled),
+        Some(other) => Err(format!("recursiveReadOnly {other:?} of {:?} is unknown", mount.name)),
+    }
+}
+
+fn propagation(mount: &VolumeMount) -> Result<Propagation, String> {
+    match mount.mount_propagation.as_deref() {
+        None | Some("" | "None") => Ok(Propagation::None),
+        Some("HostToContainer") => Ok(Propagation::HostToContainer),
+        Some("Bidirectional") => Ok(Propagation::Bidirectional),
+        Some(other) => Err(format!("mountPropagation {other:?} of {:?} is unknown", mount.name)),
+    }
 }
 
 pub(super) fn stays_inside(path: &str) -> bool {

@@ -160,7 +160,7 @@ pub(super) fn types_of_the_table() -> Vec<&'static Type> {
 /// Whether the field's own fields may be missing from the table: no runtime honours any of them, or
 /// all runtimes do the same with it as a whole.
 fn is_decided_as_a_whole(field: &Field) -> bool {
-    field.gap.is_some_and(|gap| matches!(gap.effect, Effect::Refused | Effect::Noted))
+    field.gaps.iter().flatten().any(|gap| matches!(gap.effect, Effect::Refused | Effect::Noted))
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub enum Column {
     Hollow,
     /// The twin of a container runtime, in tests.
     Memory,
+    /// Containers run in a container runtime, over the CRI.
+    Cri,
 }
 
 /// A type of the API, with all its fields.
@@ -30,8 +32,8 @@ pub(super) struct Field {
     /// The type of its value, or of the values in its list; `None` for a value without fields, and
     /// for a field that is decided as a whole.
     pub(super) of: Option<&'static Type>,
-    /// What some runtimes do not do.
-    pub(super) gap: Option<Gap>,
+    /// What some runtimes do not do: no runtime is in both.
+    pub(super) gaps: [Option<Gap>; 2],
     /// How it is honoured, where this is not obvious.
     #[cfg_attr(not(test), expect(dead_code, reason = "the page states it, which a test writes"))]
     pub(super) remark: &'static str,
@@ -72,12 +74,12 @@ pub(super) enum Unless {
 
 /// A field that every runtime honours, until a gap is added.
 pub(super) const fn field(name: &'static str) -> Field {
-    Field { name, of: None, gap: None, remark: "" }
+    Field { name, of: None, gaps: [None; 2], remark: "" }
 }
 
 /// A field whose own fields are in the table.
 pub(super) const fn typed(name: &'static str, of: &'static Type) -> Field {
-    Field { name, of: Some(of), gap: None, remark: "" }
+    Field { name, of: Some(of), gaps: [None; 2], remark: "" }
 }
 
 impl Field {
@@ -88,7 +90,7 @@ impl Field {
         unless: Unless,
         why: &'static str,
     ) -> Self {
-        Self { gap: Some(Gap { columns, effect: Effect::Refused, unless, why }), ..self }
+        self.with(Gap { columns, effect: Effect::Refused, unless, why })
     }
 
     /// The same field, noted by these runtimes.
@@ -98,7 +100,15 @@ impl Field {
         unless: Unless,
         why: &'static str,
     ) -> Self {
-        Self { gap: Some(Gap { columns, effect: Effect::Noted, unless, why }), ..self }
+        self.with(Gap { columns, effect: Effect::Noted, unless, why })
+    }
+
+    const fn with(self, gap: Gap) -> Self {
+        let gaps = match self.gaps {
+            [None, _] => [Some(gap), None],
+            [first, _] => [first, Some(gap)],
+        };
+        Self { gaps, ..self }
     }
 
     /// The same field with a remark.
@@ -108,7 +118,7 @@ impl Field {
 
     /// The gap of a runtime, if it has one.
     pub(super) fn gap_of(&self, column: Column) -> Option<&Gap> {
-        self.gap.as_ref().filter(|gap| gap.columns.contains(&column))
+        self.gaps.iter().flatten().find(|gap| gap.columns.contains(&column))
     }
 }
 
@@ -139,7 +149,7 @@ impl Unless {
 impl Column {
     /// The columns in the order of the page.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 3] = [Self::Process, Self::Hollow, Self::Memory];
+    pub(super) const ALL: [Self; 4] = [Self::Process, Self::Hollow, Self::Cri, Self::Memory];
 
     /// The name of the column.
     #[cfg(test)]
@@ -148,6 +158,7 @@ impl Column {
             Self::Process => "process",
             Self::Hollow => "hollow",
             Self::Memory => "memory",
+            Self::Cri => "cri",
         }
     }
 }

@@ -35,6 +35,7 @@ table does not name is of a later API, and noted.
 |---|---|
 | `process` | processes of the host, without images and isolation |
 | `hollow` | without processes, for load tests: a field about processes has nothing to act on, and counts as honoured |
+| `cri` | containers of images, in a runtime such as containerd: what the runtime or the machine lacks is refused before anything runs |
 | `memory` | values, in tests: the twin of a container runtime |
 ";
 
@@ -49,14 +50,18 @@ fn page() -> String {
 fn section(page: &mut String, of: &Type) {
     let _ = write!(page, "\n## {}\n\n", of.name);
     let columns = Column::ALL.map(|column| format!("`{}`", column.as_str()));
-    let _ = writeln!(page, "| field | {} | |\n|---|---|---|---|---|", columns.join(" | "));
+    let _ = writeln!(page, "| field | {} | |\n|---|---|---|---|---|---|", columns.join(" | "));
     for field in of.fields {
         let cells = Column::ALL.map(|column| cell(field, column));
         let name = match field.of {
             Some(of) => format!("[`{}`](#{})", field.name, of.name.to_lowercase()),
             None => format!("`{}`", field.name),
         };
-        let why = field.gap.map_or(field.remark, |gap| gap.why);
+        let mut why: Vec<&str> = field.gaps.iter().flatten().map(|gap| gap.why).collect();
+        if !field.remark.is_empty() {
+            why.push(field.remark);
+        }
+        let why = why.join("; ");
         let _ = writeln!(page, "| {name} | {} | {why} |", cells.join(" | "));
     }
 }

@@ -16,10 +16,19 @@ mod volume;
 pub(super) use pod::POD_SPEC;
 
 /// Every runtime: what the pod worker itself does not do.
-const ALL: &[Column] = &[Column::Process, Column::Hollow, Column::Memory];
+const ALL: &[Column] = &[Column::Process, Column::Hollow, Column::Memory, Column::Cri];
 
 /// Containers are processes of the host, and share everything with it.
 const PROCESS: &[Column] = &[Column::Process];
 
 /// The runtimes in which something runs.
-const RUNNING: &[Column] = &[Column::Process, Column::Memory];
+const RUNNING: &[Column] = &[Column::Process, Column::Memory, Column::Cri];
+
+/// Containers of images, in a container runtime.
+const CRI: &[Column] = &[Column::Cri];
+
+/// The runtimes that are no container runtime of the machine.
+const OTHERS: &[Column] = &[Column::Process, Column::Hollow, Column::Memory];
+
+/// The runtimes without images.
+const WITHOUT_IMAGES: &[Column] = &[Column::Process, Column::Hollow];

@@ -1,5 +1,6 @@
 //! The errors of a runtime.
 
+use crate::container::WaitReason;
 use crate::disk::file_error::FileError;
 
 /// A runtime could not do what was requested. A relist finds out whether anything was done.
@@ -14,6 +15,9 @@ pub enum RuntimeError {
         /// The verb.
         verb: &'static str,
     },
+    /// There is no runtime, or it is not to be used.
+    #[error("{0}")]
+    Absent(String),
     /// A sandbox was not opened or closed: a retry can succeed.
     #[error("the pod's sandbox: {cause}")]
     Sandbox {
@@ -27,6 +31,12 @@ pub enum RuntimeError {
         container: String,
         /// The cause.
         cause: String,
+    },
+    /// A container asks for something that the runtime, the machine or its image does not have.
+    #[error("{}", reason.message)]
+    Refused {
+        /// Why the container waits.
+        reason: WaitReason,
     },
     /// A command did not start in a container.
     #[error("cannot run {program:?} in container {container}")]
@@ -76,8 +86,9 @@ impl RuntimeError {
         match self {
             Self::File(_) => "file",
             Self::Unsupported { .. } => "unsupported",
+            Self::Absent(_) => "absent",
             Self::Sandbox { .. } => "sandbox",
-            Self::Start { .. } => "start",
+            Self::Start { .. } | Self::Refused { .. } => "start",
             Self::Command { .. } => "exec",
             Self::NotRunning { .. } => "not_running",
             Self::StillRuns { .. } => "still_runs",

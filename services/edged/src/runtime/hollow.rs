@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::{
     Exit, Features, LogQuery, PodState, RunHistory, RunState, Runtime, RuntimeError, StopRequest,
@@ -67,7 +68,12 @@ impl Runtime for HollowRuntime {
         Ok(())
     }
 
-    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        _: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError> {
         self.with(|pods| {
             let containers = pods.entry(pod.uid.clone()).or_default();
             let now = Timestamp::now();

@@ -1,9 +1,12 @@
 //! The runtime of one node: the set of seams that it implements.
 
+use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use headwater_event::NodeName;
 use tokio::sync::mpsc;
 
 use super::hollow::HollowRuntime;
@@ -20,6 +23,24 @@ pub struct NodeRuntime {
     images: Option<Arc<dyn Images>>,
     streams: Option<Arc<dyn Streams>>,
     usage: Option<Arc<dyn Usage>>,
+}
+
+/// Opens a runtime of another crate.
+#[async_trait]
+pub trait RuntimeOpener: fmt::Debug + Send + Sync + 'static {
+    /// Opens the runtime of `node` in the pod worker's directory, and adopts what runs. The runtime sends
+    /// the UID of every pod that changes to `notices`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Absent`] if there is no runtime, or it is not to be used. Nothing runs that did not run
+    /// before.
+    async fn open(
+        &self,
+        node: &NodeName,
+        dir: &Path,
+        settings: &Settings,
+        notices: mpsc::Sender<PodUid>,
+    ) -> Result<NodeRuntime, RuntimeError>;
 }
 
 impl NodeRuntime {
@@ -47,7 +68,7 @@ impl NodeRuntime {
         Self { usage: Some(usage), ..self }
     }
 
-    /// Opens the runtime of this kind in the pod worker's directory, and adopts what runs.
+    /// Opens the runtime of this kind, unless it is of another crate, in the pod worker's directory, and adopts what runs.
     /// `edge_socket` is the edge's local API, whose user no container may be. The runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
     ///
     /// # Errors
@@ -63,6 +84,9 @@ impl NodeRuntime {
             RuntimeKind::Hollow => Arc::new(HollowRuntime::default()),
             RuntimeKind::Process(config) => {
                 Arc::new(ProcessRuntime::open(dir, edge_socket, config, settings, notices)?)
+            }
+            RuntimeKind::Other(_) => {
+                return Err(RuntimeError::Unsupported { verb: "be opened without its opener" });
             }
         };
         Ok(Self::new(runtime))

@@ -48,7 +48,7 @@ impl Worker {
         match action {
             Action::Open => self.open(pod).await,
             Action::Close => self.close().await,
-            Action::Pull(name) => self.pull(pod, name),
+            Action::Pull(name) => self.pull(pod, name).await,
             Action::Start(name) => self.start(pod, name).await,
             Action::PreStop(name) => self.pre_stop(pod, name, fate),
             Action::Terminate(name) => {
@@ -130,25 +130,10 @@ impl Worker {
         }
     }
 
-    fn pull(&mut self, pod: &Pod, name: &str) -> StepOutcome {
-        let images = self.shared.runtime.images().cloned();
-        let (Some(images), Some(tracker)) = (images, &mut self.images) else {
-            return StepOutcome::Waiting;
-        };
-        let image = container_of(pod, name).and_then(|container| container.image.clone());
-        let (signals, container) = (self.signals.clone(), name.to_owned());
-        tracker.begin_pull(name);
-        tokio::spawn(async move {
-            let result = images.pull(image.as_deref().unwrap_or_default(), &[]).await;
-            let _ = signals.send(Box::new(Signal::Pull { container, result })).await;
-        });
-        // The status states that the image is pulled.
-        StepOutcome::Changed
-    }
-
     async fn start(&mut self, pod: &Pod, name: &str) -> StepOutcome {
         let Ok(permit) = self.shared.adding.acquire().await else { return StepOutcome::Waiting };
         let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
+        let container = &*container;
         let launch = match self.launch(pod, container) {
             Ok(launch) => launch,
             Err(reason) => {
@@ -161,7 +146,7 @@ impl Worker {
         // A restart does not follow from the change that brought the pod here.
         let span = if is_restart { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
-        let starting = self.shared.runtime.start(&self.record, &launch);
+        let starting = self.shared.runtime.start(&self.record, pod, &launch);
         let result = starting.instrument(span.clone()).await;
         drop(permit);
         self.count(RuntimeAction::Start, began, &result);
@@ -177,11 +162,15 @@ impl Worker {
         let new = || Box::new(ContainerTracker::new(settings));
         let tracker = self.containers.entry(name.to_owned()).or_insert_with(new);
         if let Err(error) = result {
-            // The runtime reports a command that cannot be started as a run that has ended.
-            if !matches!(error, RuntimeError::Start { .. }) {
-                let message = error_chain(&error);
-                let reason = WaitReason { reason: "CreateContainerError", message };
-                tracker.fail_start(reason, now);
+            match error {
+                // The runtime reports a command that cannot be started as a run that has ended.
+                RuntimeError::Start { .. } => {}
+                RuntimeError::Refused { reason } => tracker.fail_start(reason, now),
+                error => {
+                    let message = error_chain(&error);
+                    let reason = WaitReason { reason: "CreateContainerError", message };
+                    tracker.fail_start(reason, now);
+                }
             }
             return StepOutcome::Changed;
         }
@@ -212,6 +201,7 @@ impl Worker {
 
     fn pre_stop(&mut self, pod: &Pod, name: &str, fate: Fate) -> StepOutcome {
         let container = container_of(pod, name);
+        let container = container.as_deref();
         let hook = container.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
         let hook = self.hook(hook);
         let target = container.map(|container| self.target(container));
@@ -256,7 +246,7 @@ impl Worker {
         let is_lost = runtime.features().sandboxes
             && runtime.pod(&self.record.uid).sandbox == SandboxState::Lost;
         // A container whose image is to be replaced starts again under any restart policy, too.
-        let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(c));
+        let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(&c));
         let is_replaced = fate == Fate::Run && is_outdated;
         let request = StopRequest { within, interrupts: is_shutdown || is_lost || is_replaced };
         // A stop of the machine does not follow from the change that brought the pod here.

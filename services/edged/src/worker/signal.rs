@@ -1,7 +1,5 @@
 //! What wakes a pod's worker: changes that the runtime, a probe or a hook found.
 
-use std::sync::Arc;
-
 use headwater_object::TokenClaim;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
@@ -31,8 +29,20 @@ pub(crate) enum Signal {
     PreStop { container: String, attempt: u32 },
     /// The edge answered a request for a token.
     Token { claim: TokenClaim, result: Result<Token, EdgeError> },
-    /// The pull of a container's image ended. The result is the image's id.
-    Pull { container: String, result: Result<Arc<str>, ImageError> },
+    /// The pull of a container's image ended.
+    Pull { container: String, result: Result<Pulled, ImageError> },
+}
+
+/// An image that the next start can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pulled {
+    /// The registry sent what was missing.
+    New,
+    /// The registry cannot be reached, and the image with which the container ran before is here.
+    AsBefore {
+        /// Why the registry cannot be reached.
+        cause: ImageError,
+    },
 }
 
 /// What a probe found.

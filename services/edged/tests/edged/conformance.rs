@@ -62,7 +62,8 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         container: container.to_owned(),
         image: Some(IMAGE.to_owned()),
         is_step: false,
-        argv: ["sh", "-c", script].map(str::to_owned).into(),
+        command: ["sh", "-c"].map(str::to_owned).into(),
+        args: vec![script.to_owned()],
         env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         working_dir: None,
         mounts: Vec::new(),
@@ -111,8 +112,11 @@ async fn a_container_starts_ends_and_starts_again_with_the_next_attempt() {
         let (runtime, uid) = (&subject.runtime, record().uid);
         let spec = launch("main", "exec sleep 1000");
         for attempt in 0..3 {
-            runtime.start(&record(), &spec).await.expect("starts");
-            runtime.start(&record(), &spec).await.expect("a second start does nothing");
+            runtime.start(&record(), &Pod::default(), &spec).await.expect("starts");
+            runtime
+                .start(&record(), &Pod::default(), &spec)
+                .await
+                .expect("a second start does nothing");
             let runs = subject.runs("main").expect("it was started");
             assert_eq!(runs.attempt, attempt, "{name}");
             assert!(matches!(runs.state, RunState::Running { .. }), "{name}");
@@ -135,7 +139,10 @@ async fn a_stop_for_the_machines_sake_marks_the_run() {
     for (name, subject) in subjects() {
         subject.prepare().await;
         let runtime = &subject.runtime;
-        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        runtime
+            .start(&record(), &Pod::default(), &launch("main", "exec sleep 1000"))
+            .await
+            .expect("starts");
         let request = StopRequest { interrupts: true, ..TERMINATE };
         runtime.stop(&record().uid, "main", request).await.expect("it runs");
         subject.ended("main").await;
@@ -152,7 +159,7 @@ async fn a_container_is_asked_to_end_with_its_own_signal_and_killed_with_none_bu
         let stop_signal = StopSignal::try_from("SIGUSR1".to_owned()).expect("a signal");
         let spec = LaunchSpec { stop_signal, ..launch("main", "exec sleep 1000") };
         for (request, signal) in [(TERMINATE, 10), (StopRequest::KILL, 9)] {
-            runtime.start(&record(), &spec).await.expect("starts");
+            runtime.start(&record(), &Pod::default(), &spec).await.expect("starts");
             assert_eq!(subject.runs("main").map(|runs| runs.stop_signal), Some(stop_signal));
             runtime.stop(&uid, "main", request).await.expect("it runs");
             subject.ended("main").await;
@@ -172,7 +179,11 @@ async fn a_container_leaves_a_termination_message_if_its_runtime_runs_commands()
         for attempt in 0..2 {
             // The second run leaves none, and that of the first is not its own.
             let script = if attempt == 0 { script } else { "sleep 1000" };
-            subject.runtime.start(&record(), &launch("main", script)).await.expect("starts");
+            subject
+                .runtime
+                .start(&record(), &Pod::default(), &launch("main", script))
+                .await
+                .expect("starts");
             let message = || {
                 let path =
                     format!("pods/{}/containers/main/rootfs/dev/termination-log", record().uid);
@@ -202,9 +213,12 @@ async fn what_was_stopped_for_the_machines_sake_ran_in_an_earlier_sandbox() {
         }
         subject.prepare().await;
         let (runtime, uid) = (&subject.runtime, record().uid);
-        runtime.start(&record(), &launch("init", "true")).await.expect("starts");
+        runtime.start(&record(), &Pod::default(), &launch("init", "true")).await.expect("starts");
         subject.ended("init").await;
-        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        runtime
+            .start(&record(), &Pod::default(), &launch("main", "exec sleep 1000"))
+            .await
+            .expect("starts");
         let earlier = || {
             let state = runtime.pod(&uid);
             let is_earlier = |runs: &RunHistory| runs.sandbox_attempt != state.sandbox_attempt;
@@ -215,7 +229,7 @@ async fn what_was_stopped_for_the_machines_sake_ran_in_an_earlier_sandbox() {
         runtime.stop(&uid, "main", request).await.expect("it runs");
         subject.ended("main").await;
         assert_eq!(earlier(), 2, "{name}: the init container has to run again, too");
-        runtime.start(&record(), &launch("init", "true")).await.expect("starts");
+        runtime.start(&record(), &Pod::default(), &launch("init", "true")).await.expect("starts");
         assert_eq!(earlier(), 1, "{name}");
         subject.ended("init").await;
         assert_eq!(earlier(), 1, "{name}");
@@ -227,7 +241,10 @@ async fn a_removed_pod_leaves_nothing_and_can_be_removed_again() {
     for (name, subject) in subjects() {
         subject.prepare().await;
         let runtime = &subject.runtime;
-        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        runtime
+            .start(&record(), &Pod::default(), &launch("main", "exec sleep 1000"))
+            .await
+            .expect("starts");
         runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
         subject.ended("main").await;
         for _ in 0..2 {
@@ -256,7 +273,10 @@ async fn commands_run_in_containers_if_the_features_have_it() {
     for (name, subject) in subjects() {
         subject.prepare().await;
         let (runtime, uid) = (&subject.runtime, record().uid);
-        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        runtime
+            .start(&record(), &Pod::default(), &launch("main", "exec sleep 1000"))
+            .await
+            .expect("starts");
         let command = ["true".to_owned()];
         let result = runtime.run(&uid, "main", &command, Duration::from_secs(10)).await;
         match (runtime.features().commands, result) {
@@ -344,7 +364,10 @@ async fn logs_are_the_files_that_the_runtime_names() {
             runtime.log_files(&query(container, previous)).expect("listed")
         };
         assert_eq!(files("main", false), Vec::<PathBuf>::new(), "{name}");
-        runtime.start(&record(), &launch("main", "echo hello; sleep 1000")).await.expect("starts");
+        runtime
+            .start(&record(), &Pod::default(), &launch("main", "echo hello; sleep 1000"))
+            .await
+            .expect("starts");
         if name == "process" {
             let read = || {
                 let path = files("main", false).pop()?;
@@ -364,7 +387,11 @@ async fn a_persistent_runtime_adopts_what_an_earlier_one_left() {
     let first = process();
     assert!(first.runtime.features().persistent);
     first.prepare().await;
-    first.runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+    first
+        .runtime
+        .start(&record(), &Pod::default(), &launch("main", "exec sleep 1000"))
+        .await
+        .expect("starts");
     let before = first.runs("main");
     let Subject { runtime, dir, .. } = first;
     drop(runtime);

@@ -51,7 +51,8 @@ async fn start(runtime: &NodeRuntime, script: &str) {
         container: "main".to_owned(),
         image: None,
         is_step: false,
-        argv: ["sh", "-c", script].map(str::to_owned).into(),
+        command: ["sh", "-c"].map(str::to_owned).into(),
+        args: vec![script.to_owned()],
         env,
         working_dir: None,
         mounts: Vec::new(),
@@ -59,7 +60,7 @@ async fn start(runtime: &NodeRuntime, script: &str) {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
     };
-    runtime.start(&record(), &launch).await.expect("starts");
+    runtime.start(&record(), &Pod::default(), &launch).await.expect("starts");
 }
 
 fn state(runtime: &NodeRuntime) -> Option<RunState> {
@@ -220,7 +221,8 @@ async fn a_run_that_cannot_be_read_waits_and_gets_no_second_copy() {
         container: "main".to_owned(),
         image: None,
         is_step: false,
-        argv: argv.into(),
+        command: argv.into(),
+        args: Vec::new(),
         env: runtime.environment(&record().uid, &Pod::default(), "main"),
         working_dir: None,
         mounts: Vec::new(),
@@ -228,7 +230,10 @@ async fn a_run_that_cannot_be_read_waits_and_gets_no_second_copy() {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
     };
-    let error = runtime.start(&record(), &launch(shell(&script))).await.expect_err("it waits");
+    let error = runtime
+        .start(&record(), &Pod::default(), &launch(shell(&script)))
+        .await
+        .expect_err("it waits");
     assert!(error.to_string().contains("pods/u1/containers"), "{error}");
     runtime.remove(&record()).await.expect_err("it may run");
     runtime.relist().await.expect("listed");
@@ -238,7 +243,10 @@ async fn a_run_that_cannot_be_read_waits_and_gets_no_second_copy() {
     runtime.relist().await.expect("listed");
     assert!(matches!(state(&runtime), Some(RunState::Running { .. })), "it is adopted");
     runtime.remove(&record()).await.expect_err("it runs");
-    runtime.start(&record(), &launch(shell(&script))).await.expect("it runs already");
+    runtime
+        .start(&record(), &Pod::default(), &launch(shell(&script)))
+        .await
+        .expect("it runs already");
     assert_eq!(content(&pids).await, first, "no second process");
     runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
 }

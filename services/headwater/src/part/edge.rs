@@ -13,8 +13,9 @@ use headwater_rocks::Budget;
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime, shared_rights};
+use crate::node::{Node, NodeMetrics, NodeSettings, cuts};
 use crate::part;
+use crate::pod_runtime::{runtime, shared_rights};
 use crate::settings::edge::EdgeSettings;
 
 /// An edge as a process.
@@ -54,10 +55,13 @@ impl Part for EdgePart {
             tls,
             sync_interval: settings.sync_interval,
             runtime: match settings.runtime {
-                Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root)?),
+                Some(kind) if settings.edged => {
+                    Some(runtime(kind, settings.allow_root, &settings.cri)?)
+                }
                 _ => None,
             },
             pod_bounds,
+            cri: settings.cri,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,

@@ -11,8 +11,8 @@ use headwater_rocks::{Budget, create_durably};
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::node::runtime;
 use crate::part;
+use crate::pod_runtime::runtime;
 use crate::settings::edged::EdgedSettings;
 
 /// A pod worker as a process.
@@ -45,10 +45,11 @@ impl Part for EdgedPart {
         let dir = dependencies.data.node(&node);
         create_durably(&dir)?;
         let socket = std::path::absolute(socket)?;
-        let runtime = runtime(kind, settings.allow_root)?;
+        let runtime = runtime(kind, settings.allow_root, &settings.cri)?;
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
         let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
         bounds.set(&mut config);
+        settings.cri.set(&mut config);
         let edged = Edged::spawn(EdgedConfig { metrics, ..config }).await?;
         Ok(Self { edged })
     }

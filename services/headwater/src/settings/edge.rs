@@ -15,6 +15,7 @@ use headwater_telemetry::error_chain;
 use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
+use super::cri::Cri;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
@@ -41,6 +42,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// The container runtime.
+    pub(crate) cri: Cri,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -80,6 +83,7 @@ impl Default for EdgeSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            cri: Cri::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -104,7 +108,7 @@ impl Settings for EdgeSettings {
         let hubs = self.hubs()?;
         match (self.edged, self.runtime) {
             (true, None) => {
-                let what = "set the runtime of the pods: --runtime process or --runtime hollow; or \
+                let what = "set the runtime of the pods: --runtime process, cri or hollow; or \
                             set --no-edged if `headwater edged` runs them";
                 return Err(InvalidSetting::new("runtime", what));
             }
@@ -124,6 +128,7 @@ impl Settings for EdgeSettings {
             return Err(InvalidSetting::new(key, what));
         }
         self.pod_bounds().check()?;
+        self.cri.check(self.runtime)?;
         if self.api_user.is_some() && self.api_socket.is_none() {
             let what = "set the socket of the local API to a path that this user can reach, such as \
                         /run/headwater/edge.sock: the data directory is closed to others";

@@ -9,6 +9,7 @@ use headwater_settings::{DATA_DEFAULT, Events, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
+use super::cri::Cri;
 use super::edge::owner_of;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
@@ -33,6 +34,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// The container runtime.
+    pub(crate) cri: Cri,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -56,6 +59,7 @@ impl Default for EdgedSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            cri: Cri::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -73,12 +77,15 @@ impl Settings for EdgedSettings {
             (
                 "runtime",
                 self.runtime.is_none(),
-                "set the runtime of the pods: --runtime process or --runtime hollow",
+                "set the runtime of the pods: --runtime process, cri or hollow",
             ),
         ];
         match missing.into_iter().find(|(_, is_missing, _)| *is_missing) {
             Some((key, _, what)) => Err(InvalidSetting::new(key, what)),
-            None => self.pod_bounds().check(),
+            None => {
+                self.cri.check(self.runtime)?;
+                self.pod_bounds().check()
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use headwater_settings::{
 use serde::{Deserialize, Serialize};
 
 use super::check_kafka;
+use super::cri::Cri;
 use super::kubernetes::Kubernetes;
 use super::pods::check_node_address;
 use crate::kafka::Kafka;
@@ -36,6 +37,9 @@ pub(crate) struct Settings {
     pub(crate) nodes: String,
     /// The runtime of the pods.
     pub(crate) runtime: Runtime,
+    /// The container runtime.
+    #[serde(default)]
+    pub(crate) cri: Cri,
     /// The address of the nodes and of their pods. The default is loopback.
     pub(crate) node_address: Option<IpAddr>,
     /// The interval of the pod status snapshots besides those on change.
@@ -72,6 +76,7 @@ impl Default for Settings {
         Self {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
+            cri: Cri::default(),
             node_address: None,
             sync_interval: META_SYNC_INTERVAL,
             kubernetes: Kubernetes::default(),
@@ -96,6 +101,7 @@ impl headwater_settings::Settings for Settings {
     fn check(&self) -> Result<(), InvalidSetting> {
         self.node_names().map_err(|error| InvalidSetting::new("nodes", error))?;
         check_node_address(self.node_address)?;
+        self.cri.check(Some(self.runtime))?;
         // Manifests and objects are arguments: `up` compares them.
         self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
@@ -118,6 +124,7 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .flags()
         .with("nodes", args.nodes.as_ref())
         .with("runtime", args.runtime)
+        .all(args.cri.given())
         .with("node_address", args.node_address)
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kubernetes.given())

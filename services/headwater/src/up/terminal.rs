@@ -23,7 +23,7 @@ use tokio::time::MissedTickBehavior;
 use self::pods::{PodAnnouncements, Pods};
 use super::Composition;
 use crate::data_dir::DataDir;
-use crate::node::shared_rights;
+use crate::pod_runtime::shared_rights;
 use crate::settings::up::Settings;
 
 /// The interval at which the live line is drawn: fast enough to see a change, slow enough to read.

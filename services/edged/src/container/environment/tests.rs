@@ -103,7 +103,7 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
         path: "etc/app".into(),
         is_absolute: true,
         sub_path: Some("part".into()),
-        read_only: false,
+        ..Mount::default()
     };
     assert_eq!(launch.mounts, [wanted]);
 }
@@ -253,5 +253,55 @@ proptest! {
         if !text.contains('$') {
             prop_assert_eq!(expanded, text);
         }
+    }
+}
+
+#[test]
+fn command_and_args_stay_apart_and_are_expanded_in_their_order() {
+    for (spec, command, args) in [
+        (json!({"name": "c"}), &[][..], &[][..]),
+        (json!({"name": "c", "args": ["$(A)"]}), &[], &["1"]),
+        (json!({"name": "c", "command": ["a", "$(A)"]}), &["a", "1"], &[]),
+        (
+            json!({"name": "c", "command": ["$$(A)"], "args": ["b", "$(B)"]}),
+            &["$(A)"],
+            &["b", "$(B)"],
+        ),
+    ] {
+        let mut spec = spec;
+        spec["env"] = json!([{"name": "A", "value": "1"}]);
+        let launch = launch_of(spec, &objects()).expect("valid");
+        assert_eq!(
+            (launch.command.as_slice(), launch.args.as_slice()),
+            (
+                &command.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()[..],
+                &args.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()[..]
+            )
+        );
+        assert_eq!(launch.argv().len(), command.len() + args.len());
+    }
+}
+
+#[test]
+fn a_mount_states_how_it_propagates_and_how_deep_it_is_read_only() {
+    let mount = |fields: Value| {
+        let mut mount = json!({"name": "v", "mountPath": "/a"});
+        for (name, value) in fields.as_object().expect("fields") {
+            mount[name] = value.clone();
+        }
+        let launch = launch_of(json!({"name": "c", "volumeMounts": [mount]}), &objects());
+        launch.map(|launch| launch.mounts[0].clone())
+    };
+    let shared = mount(json!({"mountPropagation": "Bidirectional"})).expect("valid");
+    assert_eq!(shared.propagation, Propagation::Bidirectional);
+    let deep = mount(json!({"readOnly": true, "recursiveReadOnly": "Enabled"})).expect("valid");
+    assert_eq!(deep.recursive_read_only, RecursiveReadOnly::Enabled);
+    for bad in [
+        json!({"mountPropagation": "Sideways"}),
+        json!({"readOnly": true, "recursiveReadOnly": "Always"}),
+        json!({"recursiveReadOnly": "Enabled"}),
+        json!({"readOnly": true, "recursiveReadOnly": "IfPossible", "mountPropagation": "HostToContainer"}),
+    ] {
+        mount(bad.clone()).expect_err(&bad.to_string());
     }
 }

@@ -5,7 +5,7 @@ use super::super::field::{Type, field, typed};
 use super::environment::{ENV_FROM_SOURCE, ENV_VAR};
 use super::probe::{LIFECYCLE, PROBE};
 use super::security::SECURITY_CONTEXT;
-use super::{ALL, PROCESS};
+use super::{ALL, OTHERS, PROCESS};
 
 pub(super) static CONTAINER: Type = Type {
     name: "Container",
@@ -30,11 +30,56 @@ pub(super) static CONTAINER: Type = Type {
         field("restartPolicy"),
         typed("securityContext", &SECURITY_CONTEXT),
         typed("startupProbe", &PROBE),
-        field("stdin").noted(ALL, Is(&["false"]), "the standard input of a container is empty"),
-        field("stdinOnce").noted(ALL, Is(&["false"]), "the standard input of a container is empty"),
+        field("stdin").noted(OTHERS, Is(&["false"]), "the standard input of a container is empty"),
+        field("stdinOnce").noted(
+            OTHERS,
+            Is(&["false"]),
+            "the standard input of a container is empty",
+        ),
         field("terminationMessagePath"),
         field("terminationMessagePolicy"),
-        field("tty").noted(ALL, Is(&["false"]), "a container has no terminal"),
+        field("tty").noted(OTHERS, Is(&["false"]), "a container has no terminal"),
+        field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
+        typed("volumeMounts", &VOLUME_MOUNT),
+        field("workingDir"),
+    ],
+};
+
+/// The fields of a container, and the one whose processes it sees.
+pub(super) static EPHEMERAL_CONTAINER: Type = Type {
+    name: "EphemeralContainer",
+    fields: &[
+        field("args"),
+        field("command").remark("`process` demands it, and finds it on the host"),
+        typed("env", &ENV_VAR),
+        typed("envFrom", &ENV_FROM_SOURCE),
+        field("image").noted(
+            PROCESS,
+            Never,
+            "a process of the host has no image: its command is the host's",
+        ),
+        field("imagePullPolicy").remark("`process` pulls nothing"),
+        field("lifecycle").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("livenessProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("name"),
+        field("ports").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("readinessProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("resizePolicy").noted(ALL, Never, "a running container is not resized"),
+        typed("resources", &RESOURCE_REQUIREMENTS),
+        field("restartPolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        typed("securityContext", &SECURITY_CONTEXT),
+        field("startupProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("stdin").noted(OTHERS, Is(&["false"]), "the standard input of a container is empty"),
+        field("stdinOnce").noted(
+            OTHERS,
+            Is(&["false"]),
+            "the standard input of a container is empty",
+        ),
+        field("targetContainerName")
+            .remark("by the runtimes whose containers have processes of their own"),
+        field("terminationMessagePath"),
+        field("terminationMessagePolicy"),
+        field("tty").noted(OTHERS, Is(&["false"]), "a container has no terminal"),
         field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
         typed("volumeMounts", &VOLUME_MOUNT),
         field("workingDir"),
@@ -69,7 +114,9 @@ static RESOURCE_REQUIREMENTS: Type = Type {
             Never,
             "no limit of a container is enforced: the edge's own unit bounds all pods together",
         ),
-        field("requests").remark("by a cluster's scheduler, and in the downward API"),
+        field("requests").remark(
+            "by a cluster's scheduler, in the downward API and, with `cri`, as shares of the CPU",
+        ),
     ],
 };
 
@@ -82,18 +129,24 @@ static VOLUME_MOUNT: Type = Type {
              refused otherwise, but for that of the token which an API server adds: it lies below \
              `$HEADWATER_ROOT` then",
         ),
-        field("mountPropagation").refused(
-            PROCESS,
-            Is(&["None", "HostToContainer"]),
-            "a mount that a container makes does not reach its volume",
-        ),
+        field("mountPropagation")
+            .refused(
+                PROCESS,
+                Is(&["None", "HostToContainer"]),
+                "a mount that a container makes does not reach its volume",
+            )
+            .remark("`cri` refuses it for a directory of the host that is not on a shared mount"),
         field("name"),
         field("readOnly"),
-        field("recursiveReadOnly").refused(
-            PROCESS,
-            Is(&["Disabled", "IfPossible"]),
-            "mounts below a read-only mount stay writable",
-        ),
+        field("recursiveReadOnly")
+            .refused(
+                PROCESS,
+                Is(&["Disabled", "IfPossible"]),
+                "mounts below a read-only mount stay writable",
+            )
+            .remark(
+                "`cri` refuses `Enabled` where the runtime's handler does not name the feature",
+            ),
         field("subPath"),
         field("subPathExpr"),
     ],

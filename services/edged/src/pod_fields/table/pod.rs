@@ -3,10 +3,10 @@
 use super::super::field::Unless::{Is, Never};
 use super::super::field::{Type, field, typed};
 use super::affinity::{AFFINITY, SPREAD, TOLERATION};
-use super::container::CONTAINER;
+use super::container::{CONTAINER, EPHEMERAL_CONTAINER};
 use super::security::POD_SECURITY_CONTEXT;
 use super::volume::VOLUME;
-use super::{ALL, PROCESS, RUNNING};
+use super::{ALL, CRI, OTHERS, PROCESS, WITHOUT_IMAGES};
 
 const PLACEMENT: &str = "by what places the pod";
 
@@ -30,7 +30,7 @@ pub(in super::super) static POD_SPEC: Type = Type {
         ),
         field("enableServiceLinks")
             .remark("no container gets variables of Services, whatever the value"),
-        field("ephemeralContainers").noted(ALL, Never, "ephemeral containers are not started"),
+        typed("ephemeralContainers", &EPHEMERAL_CONTAINER).remark("each starts once"),
         typed("hostAliases", &HOST_ALIAS).refused(
             PROCESS,
             Never,
@@ -39,17 +39,19 @@ pub(in super::super) static POD_SPEC: Type = Type {
         field("hostIPC").remark(SHARED),
         field("hostNetwork").remark(SHARED),
         field("hostPID").remark(SHARED),
-        field("hostUsers").refused(
-            PROCESS,
-            Is(&["true"]),
-            "a process of the host is in the host's user namespace",
-        ),
+        field("hostUsers")
+            .refused(
+                PROCESS,
+                Is(&["true"]),
+                "a process of the host is in the host's user namespace",
+            )
+            .refused(CRI, Is(&["true"]), "the node assigns no ranges of users to pods"),
         field("hostname").noted(
             PROCESS,
             Never,
             "only the variable HOSTNAME has it, and the host keeps its name",
         ),
-        field("imagePullSecrets").noted(ALL, Never, "images are pulled without credentials"),
+        field("imagePullSecrets").noted(WITHOUT_IMAGES, Never, "no image is pulled"),
         typed("initContainers", &CONTAINER),
         field("nodeName"),
         field("nodeSelector").remark(PLACEMENT),
@@ -60,17 +62,21 @@ pub(in super::super) static POD_SPEC: Type = Type {
         field("priorityClassName").noted(ALL, Never, RANK),
         typed("readinessGates", &POD_READINESS_GATE),
         field("resourceClaims").refused(ALL, Never, "the node allocates no devices"),
-        field("resources").noted(
-            PROCESS,
-            Never,
-            "no limit of the pod is enforced: the edge's own unit bounds all pods together",
-        ),
+        field("resources")
+            .noted(
+                PROCESS,
+                Never,
+                "no limit of the pod is enforced: the edge's own unit bounds all pods together",
+            )
+            .noted(
+                CRI,
+                Never,
+                "the limits of its containers are enforced, and not those of the pod",
+            ),
         field("restartPolicy"),
-        field("runtimeClassName").refused(
-            RUNNING,
-            Never,
-            "the node has one runtime, and no classes",
-        ),
+        field("runtimeClassName")
+            .refused(PROCESS, Never, "the node has one runtime, and no classes")
+            .remark("`cri` refuses a class that the node does not name"),
         field("schedulerName").remark(PLACEMENT),
         field("schedulingGates").refused(
             ALL,
@@ -83,7 +89,7 @@ pub(in super::super) static POD_SPEC: Type = Type {
             .remark("in the downward API, and for the tokens of projected volumes"),
         field("setHostnameAsFQDN").noted(PROCESS, Is(&["false"]), "the host keeps its name"),
         field("shareProcessNamespace").remark(SHARED),
-        field("subdomain").noted(ALL, Never, "the pod gets no name in DNS"),
+        field("subdomain").noted(OTHERS, Never, "the pod gets no name in DNS"),
         field("terminationGracePeriodSeconds"),
         typed("tolerations", &TOLERATION).remark(PLACEMENT),
         field("topologySpreadConstraints").noted(ALL, Never, SPREAD),

@@ -2,7 +2,7 @@
 
 use super::super::field::Unless::{Is, Never};
 use super::super::field::{Field, Type, field, typed};
-use super::{ALL, PROCESS};
+use super::{ALL, CRI, PROCESS};
 
 const APP_ARMOR: Field = typed("appArmorProfile", &APP_ARMOR_PROFILE);
 
@@ -22,25 +22,35 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type {
     fields: &[
         APP_ARMOR,
         field("fsGroup"),
-        field("fsGroupChangePolicy").noted(
-            PROCESS,
-            Is(&["Always"]),
-            "the group of a volume is set at every start",
-        ),
+        field("fsGroupChangePolicy")
+            .noted(PROCESS, Is(&["Always"]), "the group of a volume is set at every start")
+            .noted(
+                CRI,
+                Is(&["Always"]),
+                "the group of a volume is set whenever its files are written",
+            ),
         field("runAsGroup"),
         field("runAsNonRoot"),
         field("runAsUser"),
-        field("seLinuxChangePolicy").noted(PROCESS, Never, "no volume gets a label"),
+        field("seLinuxChangePolicy").noted(PROCESS, Never, "no volume gets a label").noted(
+            CRI,
+            Never,
+            "the runtime gives the volumes of a pod its label",
+        ),
         SE_LINUX,
         SECCOMP,
         field("supplementalGroups"),
-        field("supplementalGroupsPolicy")
-            .remark("`process` has no images, whose groups could be merged"),
-        field("sysctls").refused(
-            PROCESS,
-            Never,
-            "they would change the host, whose kernel parameters a process shares",
+        field("supplementalGroupsPolicy").remark(
+            "`process` has no images, whose groups could be merged; `cri` refuses `Strict` where \
+                 the runtime does not name the feature",
         ),
+        field("sysctls")
+            .refused(
+                PROCESS,
+                Never,
+                "they would change the host, whose kernel parameters a process shares",
+            )
+            .remark("`cri` refuses those that are not safe, as a kubelet does"),
         WINDOWS,
     ],
 };
@@ -99,10 +109,8 @@ static APP_ARMOR_PROFILE: Type = Type {
     name: "AppArmorProfile",
     fields: &[
         field("localhostProfile"),
-        field("type").refused(
-            PROCESS,
-            Is(&["Unconfined"]),
-            "no AppArmor profile confines a process",
-        ),
+        field("type")
+            .refused(PROCESS, Is(&["Unconfined"]), "no AppArmor profile confines a process")
+            .remark("`cri` refuses a profile on a node without AppArmor"),
     ],
 };

@@ -1,9 +1,12 @@
 //! Volumes and their sources.
 
 use super::super::field::Unless::{Is, Never};
-use super::super::field::{Field, Type, field, typed};
+use super::super::field::{Column, Field, Type, field, typed};
 use super::environment::{OBJECT_FIELD_SELECTOR, RESOURCE_FIELD_SELECTOR};
-use super::{ALL, PROCESS, RUNNING};
+use super::{ALL, CRI, PROCESS, RUNNING};
+
+/// The runtimes that mount no volume as a whole.
+const WITHOUT_MOUNTS: &[Column] = &[Column::Process, Column::Memory];
 
 /// A source that needs a storage driver.
 const fn driver(name: &'static str) -> Field {
@@ -85,13 +88,16 @@ static DOWNWARD_API_VOLUME_FILE: Type = Type {
     ],
 };
 
-static EMPTY_DIR_VOLUME_SOURCE: Type = Type {
-    name: "EmptyDirVolumeSource",
-    fields: &[
-        field("medium").noted(PROCESS, Never, "an emptyDir lies on the disk of the edge"),
-        field("sizeLimit").noted(RUNNING, Never, "the size of an emptyDir is not bounded"),
-    ],
-};
+static EMPTY_DIR_VOLUME_SOURCE: Type =
+    Type {
+        name: "EmptyDirVolumeSource",
+        fields: &[
+            field("medium")
+                .noted(PROCESS, Never, "an emptyDir lies on the disk of the edge")
+                .noted(CRI, Never, "an emptyDir lies on the disk of the edge"),
+            field("sizeLimit").noted(RUNNING, Never, "the size of an emptyDir is not bounded"),
+        ],
+    };
 
 static HOST_PATH_VOLUME_SOURCE: Type =
     Type { name: "HostPathVolumeSource", fields: &[field("path"), field("type")] };
@@ -101,7 +107,7 @@ static CLAIM_VOLUME_SOURCE: Type = Type {
     fields: &[
         field("claimName"),
         field("readOnly").refused(
-            RUNNING,
+            WITHOUT_MOUNTS,
             Is(&["false"]),
             "a claim is writable as a whole; set readOnly at its volumeMounts instead",
         ),

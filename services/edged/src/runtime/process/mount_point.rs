@@ -156,9 +156,8 @@ mod tests {
         Mount {
             volume: "v".to_owned(),
             path: path.trim_start_matches('/').into(),
-            sub_path: None,
-            read_only: false,
             is_absolute: path.starts_with('/'),
+            ..Mount::default()
         }
     }
 

@@ -179,7 +179,8 @@ impl World {
                     container: name.clone(),
                     image: Some(image(name)),
                     is_step: false,
-                    argv: Vec::new(),
+                    command: Vec::new(),
+                    args: Vec::new(),
                     env: BTreeMap::new(),
                     working_dir: None,
                     mounts: Vec::new(),
@@ -187,7 +188,10 @@ impl World {
                     termination_message: TerminationMessage::default(),
                     credentials: Credentials::default(),
                 };
-                self.runtime.start(&self.record, &launch).await.expect("everything is ready");
+                self.runtime
+                    .start(&self.record, &self.pod, &launch)
+                    .await
+                    .expect("everything is ready");
                 self.pulled.remove(name);
                 self.stopping.remove(name);
             }

@@ -154,8 +154,7 @@ fn a_mount_below_another_replaces_nothing_that_is_there() {
         volume: volume.to_owned(),
         path: path.into(),
         is_absolute: true,
-        sub_path: None,
-        read_only: false,
+        ..Mount::default()
     };
     let laid = |path| {
         let mounts = [mount("outer", "etc"), mount("inner", path)];

@@ -11,14 +11,37 @@ use crate::pod::all_containers;
 /// The resources that count.
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// The class, as Kubernetes computes it.
-pub(super) fn class(pod: &Pod) -> &'static str {
-    if !all_containers(pod).any(|container| RESOURCES.iter().any(|name| is_set(container, name))) {
-        "BestEffort"
-    } else if all_containers(pod).all(is_guaranteed) {
-        "Guaranteed"
-    } else {
-        "Burstable"
+/// The quality of service of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QosClass {
+    /// Every container may use exactly what it requests.
+    Guaranteed,
+    /// A container requests something, or is limited.
+    Burstable,
+    /// No container requests anything, and none is limited.
+    BestEffort,
+}
+
+impl QosClass {
+    /// The class, as Kubernetes computes it.
+    pub fn of(pod: &Pod) -> Self {
+        let sets_any = |container| RESOURCES.iter().any(|name| is_set(container, name));
+        if !all_containers(pod).any(sets_any) {
+            Self::BestEffort
+        } else if all_containers(pod).all(is_guaranteed) {
+            Self::Guaranteed
+        } else {
+            Self::Burstable
+        }
+    }
+
+    /// The class as a pod's status has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        }
     }
 }
 
@@ -80,7 +103,7 @@ mod tests {
                 "containers": [container("main", all[1])],
             });
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
-            assert_eq!(class(&pod), wanted, "{all:?}");
+            assert_eq!(QosClass::of(&pod).as_str(), wanted, "{all:?}");
         }
     }
 }

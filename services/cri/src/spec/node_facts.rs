@@ -1,0 +1,85 @@
+//! What the decisions need to know of the node.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::{CgroupDriver, Forbidden, ResolvConf};
+
+/// The facts of a node and its runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// The node's name: a label of everything that it runs.
+    pub node: String,
+    /// The pod worker's directory: the other label. Two nodes of one name have different ones.
+    pub dir: PathBuf,
+    /// The root of logs, as log agents know it: `/var/log/pods`.
+    pub logs: PathBuf,
+    /// The node's `/etc/resolv.conf`.
+    pub resolv_conf: ResolvConf,
+    /// The name servers of the cluster. Without any, the policy `ClusterFirst` is `Default`.
+    pub cluster_dns: Vec<IpAddr>,
+    /// The domain of the cluster: `cluster.local`.
+    pub cluster_domain: String,
+    /// Who makes cgroups; `None` leaves the place of a pod's cgroup to the runtime.
+    pub cgroup_driver: Option<CgroupDriver>,
+    /// The memory of the machine, which the order of kills depends on.
+    pub memory_bytes: i64,
+    /// The sizes of huge pages of the kernel, as cgroups name them: `2MB`, `1GB`.
+    pub huge_page_sizes: Vec<String>,
+    /// Where the profiles of `Localhost` lie: a kubelet's is `/var/lib/kubelet/seccomp`.
+    pub seccomp_dir: PathBuf,
+    /// The kernel has AppArmor, and the runtime uses it.
+    pub has_apparmor: bool,
+    /// The kernel has SELinux, and the runtime uses it.
+    pub has_selinux: bool,
+    /// The runtime names the feature `supplemental_groups_policy`.
+    pub has_groups_policy: bool,
+    /// The runtime sends the stop signal of a container's spec (KEP-4960). An earlier one takes no notice
+    /// of the field, and names no feature: its version tells.
+    pub has_stop_signal: bool,
+    /// The handlers of the runtime with their features, by name; the default one is `""`. Empty if the
+    /// runtime names none (containerd 1.6).
+    pub handlers: BTreeMap<String, HandlerFeatures>,
+    /// The handlers of the RuntimeClasses that the node knows, by the name of the class.
+    pub runtime_classes: BTreeMap<String, String>,
+    /// Sysctls besides the safe ones that pods may set; one that ends in `*` is a prefix.
+    pub allowed_sysctls: Vec<String>,
+    /// What the node forbids.
+    pub forbidden: Forbidden,
+}
+
+/// The features of a handler of the runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandlerFeatures {
+    /// Read-only mounts can be so with everything below them.
+    pub recursive_read_only_mounts: bool,
+    /// Pods can have a user namespace of their own.
+    pub user_namespaces: bool,
+}
+
+impl Default for NodeFacts {
+    /// A node of which nothing is known, with a kubelet's directories.
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            dir: PathBuf::new(),
+            logs: PathBuf::from("/var/log/pods"),
+            resolv_conf: ResolvConf::default(),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
+            cgroup_driver: None,
+            memory_bytes: 0,
+            huge_page_sizes: Vec::new(),
+            seccomp_dir: PathBuf::from("/var/lib/kubelet/seccomp"),
+            has_apparmor: false,
+            has_selinux: false,
+            has_groups_policy: false,
+            has_stop_signal: false,
+            handlers: BTreeMap::new(),
+            runtime_classes: BTreeMap::new(),
+            allowed_sysctls: Vec::new(),
+            forbidden: Forbidden::default(),
+        }
+    }
+}

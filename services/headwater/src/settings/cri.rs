@@ -1,0 +1,167 @@
+//! The `[cri]` table: the container runtime of a node's pods. Settings of `edge`, `edged` and `up`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use headwater_cri::CriSettings;
+use headwater_cri::spec::{CgroupDriver, Forbidden};
+use headwater_edged::{EdgedConfig, PullOffline};
+use headwater_settings::{InvalidSetting, Runtime};
+use serde::{Deserialize, Serialize};
+
+/// Where containerd listens on every distribution.
+const ENDPOINT_DEFAULT: &str = "/run/containerd/containerd.sock";
+
+/// As a kubelet's default.
+const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
+
+/// A scheme that kubelets and crictl want before the path of a socket.
+const UNIX: &str = "unix://";
+
+/// The settings of a container runtime.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Cri {
+    /// The socket of the runtime.
+    pub(crate) endpoint: String,
+    /// Whether to use a runtime that runs pods of another agent.
+    pub(crate) share_runtime: bool,
+    /// What pods do not get, comma-separated.
+    pub(crate) forbid: String,
+    /// The name servers of the cluster, comma-separated.
+    pub(crate) cluster_dns: String,
+    /// The domain of the cluster.
+    pub(crate) cluster_domain: String,
+    /// Who makes cgroups, where the runtime does not say so.
+    pub(crate) cgroup_driver: Driver,
+    /// What the pull policy `Always` means while the registry cannot be reached.
+    pub(crate) pull_offline: Offline,
+    /// A docker config with credentials for all pods of the node.
+    pub(crate) registry_config: Option<PathBuf>,
+}
+
+/// See [`PullOffline`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Offline {
+    /// A container that ran before starts from the image that is here.
+    #[default]
+    Present,
+    /// The container waits for the registry.
+    Strict,
+}
+
+/// See [`CgroupDriver`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Driver {
+    /// The runtime itself, by directories.
+    #[default]
+    Cgroupfs,
+    /// The service manager, by slices.
+    Systemd,
+}
+
+impl Default for Cri {
+    fn default() -> Self {
+        Self {
+            endpoint: ENDPOINT_DEFAULT.to_owned(),
+            share_runtime: false,
+            forbid: String::new(),
+            cluster_dns: String::new(),
+            cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
+            cgroup_driver: Driver::default(),
+            pull_offline: Offline::default(),
+            registry_config: None,
+        }
+    }
+}
+
+impl Cri {
+    /// Checks the table. It says something only with the runtime `cri`.
+    ///
+    /// # Errors
+    /// The setting, and what to do.
+    pub(crate) fn check(&self, runtime: Option<Runtime>) -> Result<(), InvalidSetting> {
+        if runtime != Some(Runtime::Cri) && *self != Self::default() {
+            let what = "there is no container runtime: set the runtime of the pods to cri, or leave \
+                        these settings out";
+            return Err(InvalidSetting::new("cri", what));
+        }
+        self.settings().map(drop)
+    }
+
+    /// The settings of the runtime.
+    ///
+    /// # Errors
+    /// As [`Cri::check`].
+    pub(crate) fn settings(&self) -> Result<CriSettings, InvalidSetting> {
+        let endpoint = self.endpoint.strip_prefix(UNIX).unwrap_or(&self.endpoint);
+        if !endpoint.starts_with('/') {
+            let what = format!(
+                "{:?} is no socket: set an absolute path, such as {ENDPOINT_DEFAULT}",
+                self.endpoint
+            );
+            return Err(InvalidSetting::new("cri.endpoint", what));
+        }
+        let forbidden: Result<Forbidden, _> = self.forbid.parse();
+        let servers = self.cluster_dns.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let servers: Result<Vec<IpAddr>, _> = servers.map(str::parse).collect();
+        let not_addresses = |error| {
+            let what =
+                format!("{:?}: {error}: set IP addresses, comma-separated", self.cluster_dns);
+            InvalidSetting::new("cri.cluster_dns", what)
+        };
+        Ok(CriSettings {
+            endpoint: endpoint.into(),
+            share_runtime: self.share_runtime,
+            forbidden: forbidden.map_err(|error| InvalidSetting::new("cri.forbid", error))?,
+            cluster_dns: servers.map_err(not_addresses)?,
+            cluster_domain: self.cluster_domain.clone(),
+            cgroup_driver: match self.cgroup_driver {
+                Driver::Cgroupfs => CgroupDriver::Cgroupfs,
+                Driver::Systemd => CgroupDriver::Systemd,
+            },
+        })
+    }
+
+    /// Sets what the pod worker itself decides of images.
+    pub(crate) fn set(&self, config: &mut EdgedConfig) {
+        config.settings.pull_offline = match self.pull_offline {
+            Offline::Present => PullOffline::Present,
+            Offline::Strict => PullOffline::Strict,
+        };
+        config.settings.registry_config.clone_from(&self.registry_config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_runtime_has_an_absolute_path_with_or_without_a_scheme() {
+        let of =
+            |endpoint: &str| Cri { endpoint: endpoint.to_owned(), ..Cri::default() }.settings();
+        for endpoint in ["/run/c.sock", "unix:///run/c.sock"] {
+            assert_eq!(of(endpoint).expect("a socket").endpoint, PathBuf::from("/run/c.sock"));
+        }
+        for endpoint in ["", "run/c.sock", "tcp://127.0.0.1:1"] {
+            let text = of(endpoint).expect_err(endpoint).to_string();
+            assert!(text.contains("cri.endpoint") && text.contains("absolute path"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_named_with_its_setting() {
+        let wrong = Cri { forbid: "hostpath".to_owned(), ..Cri::default() };
+        let text = wrong.check(Some(Runtime::Cri)).expect_err("no such word").to_string();
+        assert!(text.contains("cri.forbid") && text.contains("hostPath"), "{text}");
+        let wrong = Cri { cluster_dns: "10.96.0.10,dns".to_owned(), ..Cri::default() };
+        let text = wrong.check(Some(Runtime::Cri)).expect_err("no address").to_string();
+        assert!(text.contains("cri.cluster_dns"), "{text}");
+        let unused = Cri { share_runtime: true, ..Cri::default() };
+        unused.check(Some(Runtime::Process)).expect_err("it says nothing");
+        Cri::default().check(Some(Runtime::Process)).expect("nothing is set");
+    }
+}
