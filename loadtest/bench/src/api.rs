@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -142,8 +142,12 @@ pub(crate) fn node(name: &str) -> Value {
 }
 
 /// What `kubectl get pods --watch` shows of the namespace's pods. It ends with this.
+///
+/// An API server ends the watch of a client that is slower than a burst: kubectl is started again then, and
+/// begins with a list.
 pub(crate) struct PodWatch {
-    kubectl: Child,
+    /// The kubectl that runs; `None` once the watch is to end.
+    kubectl: Arc<Mutex<Option<Child>>>,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -165,26 +169,28 @@ impl PodWatch {
         let mut command = cluster.kubectl();
         let line = "jsonpath={.metadata.name}|{.status.phase}|{.status.message}{\"\\n\"}";
         command.args(["get", "pods", "--namespace", NAMESPACE, "--watch", "--output", line]);
-        let mut kubectl = command.stdout(Stdio::piped()).spawn().tried("kubectl")?;
-        let output = kubectl.stdout.take().tried("the output of kubectl")?;
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let shared = seen.clone();
+        command.stdout(Stdio::piped());
+        let first = command.spawn().tried("kubectl")?;
+        let watch = Self { kubectl: Arc::new(Mutex::new(Some(first))), seen: Arc::default() };
+        let (kubectl, seen) = (watch.kubectl.clone(), watch.seen.clone());
         thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let at = Instant::now();
-                let mut words = line.splitn(3, '|').map(str::to_owned);
-                let (Some(name), Some(phase)) = (words.next(), words.next()) else { continue };
-                let mut seen = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.phases.insert(name, phase);
-                seen.messages.entry(words.next().unwrap_or_default()).or_insert(at);
+            while let Some(output) = lock(&kubectl).as_mut().and_then(|it| it.stdout.take()) {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    see(&mut lock(&seen), &line);
+                }
+                let mut running = lock(&kubectl);
+                let Some(mut ended) = running.take() else { return };
+                // Its output has ended, and so does it.
+                let _ = ended.wait();
+                *running = command.spawn().ok();
             }
         });
-        Ok(Self { kubectl, seen })
+        Ok(watch)
     }
 
     /// When a pod showed this message first.
     pub(crate) fn message_at(&self, message: &str) -> Option<Instant> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = lock(&self.seen);
         seen.messages.get(message).copied()
     }
 
@@ -194,7 +200,7 @@ impl PodWatch {
     /// When they are not.
     pub(crate) fn wait_running(&self, count: usize) -> Result<(), Failure> {
         wait("running pods in the API", || {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = lock(&self.seen);
             let running = seen.phases.values().filter(|phase| *phase == "Running").count();
             (running >= count).then_some(())
         })
@@ -203,8 +209,23 @@ impl PodWatch {
 
 impl Drop for PodWatch {
     fn drop(&mut self) {
-        // It ended by itself, or ends now.
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
+        if let Some(mut kubectl) = lock(&self.kubectl).take() {
+            // It ended by itself, or ends now.
+            let _ = kubectl.kill();
+            let _ = kubectl.wait();
+        }
     }
+}
+
+/// Takes a line of kubectl.
+fn see(seen: &mut Seen, line: &str) {
+    let mut words = line.splitn(3, '|').map(str::to_owned);
+    let (Some(name), Some(phase)) = (words.next(), words.next()) else { return };
+    seen.phases.insert(name, phase);
+    let message = words.next().unwrap_or_default();
+    seen.messages.entry(message).or_insert_with(Instant::now);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

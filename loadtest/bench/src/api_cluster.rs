@@ -1,13 +1,13 @@
 //! Headwater between a real Kubernetes API and edges, as processes, and loads that enter through the API.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_cluster::{ControlPlane, ControlPlaneSettings, Part};
 use headwater_e2e::fleet::Fleet;
 use headwater_e2e::proxy::Proxy;
 use headwater_loadtest::failure::{Attempt, Failure};
@@ -210,7 +210,13 @@ impl ApiCluster {
 /// # Errors
 /// When it does not start.
 pub(crate) fn control_plane(runtime: &Runtime) -> Result<(ControlPlane, ApiClient), Failure> {
-    let only_api = ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() };
+    // As the API was under which KubeEdge was measured.
+    let synced = vec!["--unsafe-no-fsync=false".to_owned()];
+    let only_api = ControlPlaneSettings {
+        parts: Vec::new(),
+        flags: BTreeMap::from([(Part::Etcd, synced)]),
+        ..ControlPlaneSettings::default()
+    };
     let cluster = ControlPlane::start(only_api).tried("a control plane")?;
     let api = runtime.block_on(ApiClient::connect(&cluster))?;
     let name = json!({"name": NAMESPACE});
