@@ -4,6 +4,7 @@ pub(crate) mod controller;
 pub(crate) mod edge;
 pub(crate) mod edged;
 pub(crate) mod hub;
+pub(crate) mod images;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
 pub(crate) mod process;

@@ -15,6 +15,7 @@ use headwater_telemetry::error_chain;
 use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
+use super::images::Images;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
@@ -41,6 +42,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// How the images of pods are pulled.
+    pub(crate) images: Images,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -80,6 +83,7 @@ impl Default for EdgeSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            images: Images::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -147,6 +151,7 @@ impl EdgeSettings {
             pressure: self.pressure,
             events: self.events,
             node_address: self.node_address,
+            images: self.images.clone(),
         }
     }
 

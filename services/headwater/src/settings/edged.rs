@@ -10,6 +10,7 @@ use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::edge::owner_of;
+use super::images::Images;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 
@@ -33,6 +34,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// How the images of pods are pulled.
+    pub(crate) images: Images,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -56,6 +59,7 @@ impl Default for EdgedSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            images: Images::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -91,6 +95,7 @@ impl EdgedSettings {
             pressure: self.pressure,
             events: self.events,
             node_address: self.node_address,
+            images: self.images.clone(),
         }
     }
 }
