@@ -1,4 +1,4 @@
-//! `cargo xtask up`, `kafka` and `cluster`: build a program, then exec it.
+//! `cargo xtask up`, `kafka`, `cluster` and `cri`: build a program, then exec it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -41,6 +41,14 @@ pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn cluster(place: &Place, args: &[String]) -> Result<(), Failure> {
     beside_headwater(place, "headwater-cluster", args)
+}
+
+/// Builds the containerd for development, then execs it.
+///
+/// # Errors
+/// The build or the exec fails; otherwise the function does not return.
+pub(crate) fn cri(place: &Place, args: &[String]) -> Result<(), Failure> {
+    beside_headwater(place, "headwater-cri-lab", args)
 }
 
 /// Builds Headwater and a server to develop against, then execs the server.

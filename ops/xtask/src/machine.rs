@@ -2,7 +2,8 @@
 //!
 //! RocksDB is C++: it needs a C++ compiler, and libclang to read its C header for the bindings.
 //! Kafka's client is C and uses OpenSSL for TLS. Kafka itself, which the tests start, is Java; the
-//! Kubernetes control plane, which they start too, is Go.
+//! Kubernetes control plane, which they start too, is Go. containerd, its network plugins and a
+//! registry of images are the distribution's.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ struct Need {
     apk: &'static str,
 }
 
-const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 16] = [
     Need {
         work: Work::Build,
         what: "a C++ compiler",
@@ -102,6 +103,78 @@ const NEEDS: [Need; 8] = [
         apt: "golang-go",
         dnf: "golang",
         apk: "go",
+    },
+    Need {
+        work: Work::Test,
+        what: "containerd",
+        why: "tests run pods on a real containerd",
+        is_there: || is_installed("containerd") && is_installed("ctr"),
+        apt: "containerd",
+        dnf: "containerd",
+        apk: "containerd",
+    },
+    Need {
+        work: Work::Test,
+        what: "runc",
+        why: "containerd starts containers with it",
+        is_there: || is_installed("runc"),
+        apt: "runc",
+        dnf: "runc",
+        apk: "runc",
+    },
+    Need {
+        work: Work::Test,
+        what: "the CNI plugins",
+        why: "containerd connects pods with them",
+        is_there: cni_plugins_are_there,
+        apt: "containernetworking-plugins",
+        dnf: "containernetworking-plugins",
+        apk: "cni-plugins",
+    },
+    Need {
+        work: Work::Test,
+        what: "iptables",
+        why: "the CNI plugins forward ports with it",
+        is_there: || is_installed("iptables"),
+        apt: "iptables",
+        dnf: "iptables-nft",
+        apk: "iptables",
+    },
+    Need {
+        work: Work::Test,
+        what: "a static busybox",
+        why: "the images of tests are made of it",
+        is_there: || is_installed("busybox"),
+        apt: "busybox-static",
+        dnf: "busybox",
+        apk: "busybox-static",
+    },
+    Need {
+        work: Work::Test,
+        what: "a registry of images",
+        why: "tests pull images from it",
+        is_there: || is_installed("docker-registry"),
+        apt: "docker-registry",
+        dnf: "docker-distribution",
+        apk: "docker-registry",
+    },
+    Need {
+        work: Work::Test,
+        what: "htpasswd",
+        why: "the registry of tests has passwords",
+        is_there: || is_installed("htpasswd"),
+        apt: "apache2-utils",
+        dnf: "httpd-tools",
+        apk: "apache2-utils",
+    },
+    Need {
+        work: Work::Test,
+        what: "skopeo",
+        why: "tests send images to a registry with it",
+        is_there: || is_installed("skopeo"),
+        apt: "skopeo",
+        dnf: "skopeo",
+        apk: "skopeo",
     },
 ];
 
@@ -234,6 +307,18 @@ fn on_path(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
+/// Whether a program is there, also one of administrators, whose folders a user's path may lack.
+fn is_installed(program: &str) -> bool {
+    let administrators = ["/usr/sbin", "/sbin"].map(Path::new);
+    on_path(program) || administrators.iter().any(|folder| folder.join(program).is_file())
+}
+
+/// Whether the CNI plugins are in a folder where distributions put them.
+fn cni_plugins_are_there() -> bool {
+    let folders = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"].map(Path::new);
+    folders.iter().any(|folder| folder.join("portmap").is_file())
+}
+
 /// The folders where distributions put libclang: one per version, or that of all libraries.
 fn library_folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from("/usr/lib"), "/usr/lib64".into(), "/usr/local/lib".into()];
@@ -300,9 +385,16 @@ mod tests {
     #[test]
     fn the_failure_names_every_package() {
         let text = by_hand(&NEEDS.iter().collect::<Vec<_>>()).to_string();
-        for package in
-            ["g++", "gcc-c++", "libclang-dev", "clang-devel", "libssl-dev", "maven", "golang"]
-        {
+        for package in [
+            "g++",
+            "gcc-c++",
+            "libclang-dev",
+            "clang-devel",
+            "libssl-dev",
+            "maven",
+            "golang",
+            "runc",
+        ] {
             assert!(text.contains(package), "{text}");
         }
     }

@@ -38,6 +38,8 @@ cargo xtask COMMAND
   kafka [ARGS]            run a Kafka on loopback to develop against; for ARGS see `--help`
   cluster [ARGS]          run a Kubernetes control plane on loopback to develop against;
                           for ARGS see `--help`
+  cri [ARGS]              run a containerd to develop against, apart from the machine's; needs
+                          root; for ARGS see `--help`
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
   survive [crash|power|kafka|sim|conformance...] [--rounds N] [--seed N]
@@ -73,6 +75,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "tidy" => tidy::tidy(&place),
         "kafka" => demo::kafka(&place, args),
         "cluster" => demo::cluster(&place, args),
+        "cri" => demo::cri(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
         "loadtest" => loadtest::loadtest(&place, args),
         "dist" => dist::dist(&place, args),

@@ -52,7 +52,10 @@ pub use container::{ContainerRequest, HostMount, ImageFacts, container_config};
 pub use dns::ResolvConf;
 pub use forbidden::{Forbidden, UnknownForbidden};
 pub use hosts_file::{HOSTS_PATH, hosts_file, mounts_hosts_file};
-pub use labels::{DIR_LABEL, NODE_LABEL, container_log_path, log_directory};
+pub use labels::{
+    CONTAINER_NAME, DIR_LABEL, MESSAGE_POLICY, NODE_LABEL, POD_UID, container_log_path,
+    log_directory,
+};
 pub use machine::{HostMachine, Machine, MountKind};
 pub use node_facts::{HandlerFeatures, NodeFacts};
 pub use resources::resources;

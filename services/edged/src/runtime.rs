@@ -34,6 +34,7 @@ pub(crate) mod hollow;
 mod images;
 pub mod memory;
 mod node_runtime;
+pub mod pod_files;
 pub mod process;
 mod state;
 mod streams;
@@ -72,6 +73,14 @@ pub trait Runtime: Send + Sync + 'static {
     /// Why the container has to wait, and what to do.
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
         let _ = (pod, container);
+        Ok(())
+    }
+
+    /// Why the runtime can run no pods now, for a person. By default it can.
+    ///
+    /// # Errors
+    /// The reason. The node is not ready until there is none.
+    fn health(&self) -> Result<(), String> {
         Ok(())
     }
 

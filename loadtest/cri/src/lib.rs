@@ -1,0 +1,47 @@
+//! A real containerd, with namespaces and images of its own: for tests and for development.
+//!
+//! containerd and runc are those that are installed; the user must be root. Each containerd has its
+//! own data, socket, processes, mounts and network, so several run side by side, and pods on one
+//! do not reach the machine. It can be killed, frozen and started again while its containers run
+//! on. Everything ends with the process that started it, however that ends.
+//!
+//! ```no_run
+//! use headwater_cri_lab::{Containerd, ContainerdSettings};
+//!
+//! # fn main() -> Result<(), headwater_cri_lab::LabError> {
+//! let mut containerd = Containerd::start(ContainerdSettings::default())?;
+//! println!("{}", containerd.endpoint());
+//! containerd.server().kill()?;
+//! containerd.server().start()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `containerd` | containerd on its data, its images, its end |
+//! | `machine` | the namespaces and the servers in them |
+//! | `registry` | a registry with users, and the pushing of images |
+//! | `image` | images made by hand |
+//! | `config` | the files by which containerd and its network are set up |
+//! | `cgroups` | the control groups, and their removal |
+//! | `program` | the programs that must be installed |
+//! | `twin` | a runtime in memory that answers as containerd does, with faults |
+//! | `error` | the failures |
+
+mod cgroups;
+mod config;
+mod containerd;
+mod error;
+mod image;
+mod machine;
+mod program;
+mod registry;
+mod twin;
+
+pub use containerd::{Containerd, ContainerdSettings};
+pub use error::LabError;
+pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
+pub use machine::{Machine, Server};
+pub use registry::{Login, Registry};
+pub use twin::{Fault, FaultRates, Life, PullOutcome, Restart, Twin};

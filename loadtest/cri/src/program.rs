@@ -1,0 +1,85 @@
+//! The programs of the lab.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+
+/// The folders of administrators' programs, which a user's path may lack.
+const ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// The programs of containerd and its namespaces, each with its package.
+pub(crate) const CONTAINERD: [(&str, &str); 11] = [
+    ("containerd", "containerd"),
+    ("containerd-shim-runc-v2", "containerd"),
+    ("ctr", "containerd"),
+    ("runc", "runc"),
+    ("busybox", "busybox-static"),
+    ("gcc", "gcc"),
+    ("ip", "iproute2"),
+    ("iptables", "iptables"),
+    ("mount", "mount"),
+    ("nsenter", "util-linux"),
+    ("unshare", "util-linux"),
+];
+
+/// The programs of a registry.
+pub(crate) const REGISTRY: [(&str, &str); 3] =
+    [("docker-registry", "docker-registry"), ("htpasswd", "apache2-utils"), ("skopeo", "skopeo")];
+
+/// The folders where distributions put the CNI plugins.
+const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
+
+/// The search path of the lab's programs.
+pub(crate) fn path() -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(ADMINISTRATORS.map(PathBuf::from));
+    // A folder that came from a path has no colon.
+    env::join_paths(folders).unwrap_or(path)
+}
+
+/// The path of a program.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let mut files =
+        env::split_paths(&path()).map(|folder| folder.join(program)).collect::<Vec<_>>();
+    files.retain(|file| file.is_file());
+    files.into_iter().next()
+}
+
+/// Looks for each program.
+///
+/// # Errors
+/// One is missing.
+pub(crate) fn require(programs: &[(&'static str, &'static str)]) -> Result<(), LabError> {
+    let missing = programs.iter().find(|(program, _)| find(program).is_none());
+    missing.map_or(Ok(()), |&(program, package)| Err(LabError::MissingProgram { program, package }))
+}
+
+/// The folder of the CNI plugins.
+///
+/// # Errors
+/// They are missing.
+pub(crate) fn cni_folder() -> Result<&'static Path, LabError> {
+    let mut folders = CNI_FOLDERS.map(Path::new).into_iter();
+    let found = folders.find(|folder| folder.join("portmap").is_file());
+    found.ok_or(LabError::MissingProgram {
+        program: "the CNI plugin portmap",
+        package: "containernetworking-plugins",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let error = require(&[("sh", "dash"), ("no-such-program", "some-package")]);
+        let text = error.expect_err("it is missing").to_string();
+        assert_eq!(
+            text,
+            "no-such-program is not installed: install the package some-package (Debian, Ubuntu)"
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! A runtime in memory that speaks CRI, and containerd's events, on a real socket.
+//!
+//! Its containers are lives (`life`) and no processes. What it answers in each state is what
+//! containerd answers; one suite (`tests/conformance`) holds both to the same.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `life` | what a container does, as a command that containerd runs too |
+//! | `state` | sandboxes, containers, images and names; pure |
+//! | `faults` | what goes wrong, by a seed |
+//! | `feed` | the events of one subscription, with their faults |
+//! | `runtime`, `images`, `events` | the services on the wire |
+
+mod events;
+mod faults;
+mod feed;
+mod images;
+mod life;
+mod runtime;
+mod state;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headwater_cri::proto::containerd::events_server::EventsServer;
+use headwater_cri::proto::image_service_server::ImageServiceServer;
+use headwater_cri::proto::runtime_service_server::RuntimeServiceServer;
+use headwater_daemon::DaemonError;
+use tokio::net::UnixListener;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Response, Status};
+
+pub use faults::{Fault, FaultRates};
+pub use life::Life;
+pub use state::PullOutcome;
+
+use crate::error::LabError;
+use faults::Faults;
+use feed::Happening;
+use state::State;
+
+/// Events that a slow subscription has not read; it loses older ones.
+const EVENTS_MAX: usize = 1024;
+
+/// The time from containerd's event of an end until CRI has it, as of an idle containerd.
+const END_LAG: Duration = Duration::from_millis(20);
+
+/// A running twin; it ends when dropped.
+#[derive(Debug)]
+pub struct Twin {
+    shared: Arc<Shared>,
+    socket: PathBuf,
+    server: JoinHandle<()>,
+}
+
+/// The services on the wire.
+#[derive(Clone, Debug)]
+struct Services(Arc<Shared>);
+
+/// What the services share.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    faults: Mutex<Faults>,
+    happenings: broadcast::Sender<Happening>,
+    /// Counts the ends of containers, for calls that wait for one.
+    ends: watch::Sender<u64>,
+}
+
+/// What a restart of the runtime keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// All runs on.
+    Kept,
+    /// The machine restarted: no sandbox is ready, and no container runs.
+    Lost,
+}
+
+impl Twin {
+    /// Starts one at `socket`, in a tokio runtime.
+    ///
+    /// # Errors
+    /// The socket cannot be bound.
+    pub fn start(socket: &Path) -> Result<Self, LabError> {
+        let (happenings, _) = broadcast::channel(EVENTS_MAX);
+        let shared = Shared {
+            state: Mutex::default(),
+            faults: Mutex::default(),
+            happenings,
+            ends: watch::Sender::new(0),
+        };
+        let shared = Arc::new(shared);
+        let server = serve(&shared, socket)?;
+        Ok(Self { shared, socket: socket.to_owned(), server })
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Ends every connection and serves again at the same socket.
+    ///
+    /// # Errors
+    /// The socket cannot be bound.
+    pub async fn restart(&mut self, restart: Restart) -> Result<(), LabError> {
+        self.stop().await;
+        if restart == Restart::Lost {
+            self.shared.state().lose_all();
+            self.shared.ends.send_modify(|ends| *ends += 1);
+        }
+        self.server = serve(&self.shared, &self.socket)?;
+        Ok(())
+    }
+
+    /// Ends every connection; nothing listens until [`restart`](Self::restart).
+    pub async fn stop(&mut self) {
+        self.server.abort();
+        // An aborted task ends with an error.
+        let _ = (&mut self.server).await;
+        let _ = std::fs::remove_file(&self.socket);
+    }
+
+    /// From now on calls and events have faults at these rates, by `seed`.
+    pub fn set_faults(&self, seed: u64, rates: FaultRates) {
+        self.shared.faults().set(seed, rates);
+    }
+
+    /// The next call of a method, such as `CreateContainer`, has the fault.
+    pub fn fail_next(&self, method: &'static str, fault: Fault) {
+        self.shared.faults().fail_next(method, fault);
+    }
+
+    /// What pulls of an image end with. Images are absent from registries unless named here.
+    pub fn set_pull(&self, image: &str, outcome: PullOutcome) {
+        self.shared.state().set_pull(image, outcome);
+    }
+
+    /// Adds an image.
+    pub fn add_image(&self, image: &str) {
+        self.shared.state().add_image(image);
+    }
+
+    /// What containers of this name do, instead of what their command says.
+    pub fn set_life(&self, container: &str, life: Life) {
+        self.shared.state().set_life(container, life);
+    }
+
+    /// Whether CRI's own event stream is there, which containerd has since 1.7. It is not at first.
+    pub fn set_cri_events(&self, are_there: bool) {
+        self.shared.state().set_cri_events(are_there);
+    }
+
+    /// A running container ends with a code, by itself.
+    pub fn end(&self, container: &str, code: i32) {
+        self.shared.end(container, code, Oom::No);
+    }
+
+    /// How many times a container was started, by its name; pods of all attempts count.
+    pub fn starts(&self, name: &str) -> u64 {
+        self.shared.state().starts(name)
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        self.server.abort();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn serve(shared: &Arc<Shared>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
+    let listener = UnixListener::bind(socket).map_err(DaemonError::file(socket))?;
+    let services = Services(Arc::clone(shared));
+    let server = Server::builder()
+        .add_service(RuntimeServiceServer::new(services.clone()))
+        .add_service(ImageServiceServer::new(services.clone()))
+        .add_service(EventsServer::new(services));
+    let serving = server.serve_with_incoming(UnixListenerStream::new(listener));
+    // It ends with an error when the listener does; then clients say so.
+    Ok(tokio::spawn(async move { drop(serving.await) }))
+}
+
+/// Whether the kernel killed a process for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Oom {
+    Yes,
+    No,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is whole before a panic could occur.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One call: its faults, and between them what it does.
+    async fn call<T>(
+        &self,
+        method: &'static str,
+        act: impl AsyncFnOnce() -> Result<T, Status>,
+    ) -> Result<Response<T>, Status> {
+        let fault = self.faults().draw(method);
+        match fault {
+            Some(Fault::Slow(time)) => tokio::time::sleep(time).await,
+            Some(Fault::Refused) => return Err(Status::unavailable("connection refused")),
+            Some(Fault::LostAnswer) | None => {}
+        }
+        let answer = act().await;
+        if fault == Some(Fault::LostAnswer) {
+            return Err(Status::unavailable("transport is closing"));
+        }
+        answer.map(Response::new)
+    }
+
+    fn happens(&self, happening: Happening) {
+        // Without a subscription it is lost, as in containerd.
+        let _ = self.happenings.send(happening);
+    }
+
+    /// Ends a container: containerd's event comes at once, CRI knows a moment later.
+    fn end(self: &Arc<Self>, container: &str, code: i32, oom: Oom) {
+        let Some(id) = self.state().begin_end(container) else { return };
+        if oom == Oom::Yes {
+            self.happens(Happening::Oom(id.clone()));
+        }
+        self.happens(Happening::Exit { container: id.clone(), code });
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(END_LAG).await;
+            shared.state().end(&id, code, oom);
+            shared.happens(Happening::Stopped(id));
+            shared.ends.send_modify(|ends| *ends += 1);
+        });
+    }
+}

@@ -1,0 +1,376 @@
+//! CRI's sandboxes and containers on the wire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_cri::proto::runtime_service_server::RuntimeService;
+use headwater_cri::proto::*;
+use tokio::time::{Instant, timeout_at};
+use tonic::{Request, Response, Status};
+
+use super::feed::{Feed, Happening, Reply};
+use super::life::Life;
+use super::state::Start;
+use super::{Oom, Services, Shared};
+
+/// The exit codes of processes that ended by a signal.
+const KILLED: i32 = 137;
+const TERMINATED: i32 = 143;
+
+/// The time limit of an end that has begun.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl RuntimeService for Services {
+    type GetContainerEventsStream = Reply<ContainerEventResponse>;
+
+    async fn version(&self, _request: Request<VersionRequest>) -> Answer<VersionResponse> {
+        self.0
+            .call("Version", async || {
+                Ok(VersionResponse {
+                    version: "0.1.0".to_owned(),
+                    runtime_name: "containerd".to_owned(),
+                    runtime_version: "1.6.20-twin".to_owned(),
+                    runtime_api_version: "v1".to_owned(),
+                })
+            })
+            .await
+    }
+
+    async fn status(&self, _request: Request<StatusRequest>) -> Answer<StatusResponse> {
+        self.0
+            .call("Status", async || {
+                let good = |name: &str| RuntimeCondition {
+                    r#type: name.to_owned(),
+                    status: true,
+                    ..RuntimeCondition::default()
+                };
+                let conditions = vec![good("RuntimeReady"), good("NetworkReady")];
+                let status = Some(RuntimeStatus { conditions });
+                Ok(StatusResponse { status, ..StatusResponse::default() })
+            })
+            .await
+    }
+
+    async fn run_pod_sandbox(
+        &self,
+        request: Request<RunPodSandboxRequest>,
+    ) -> Answer<RunPodSandboxResponse> {
+        let request = request.into_inner();
+        let config = request.config.unwrap_or_default();
+        self.0
+            .call("RunPodSandbox", async || {
+                let pod_sandbox_id = self.0.state().run_sandbox(config, request.runtime_handler)?;
+                Ok(RunPodSandboxResponse { pod_sandbox_id })
+            })
+            .await
+    }
+
+    async fn stop_pod_sandbox(
+        &self,
+        request: Request<StopPodSandboxRequest>,
+    ) -> Answer<StopPodSandboxResponse> {
+        let id = request.into_inner().pod_sandbox_id;
+        self.0
+            .call("StopPodSandbox", async || {
+                let running = self.0.state().stop_sandbox(&id)?;
+                for container in running {
+                    self.0.kill(&container).await?;
+                }
+                Ok(StopPodSandboxResponse {})
+            })
+            .await
+    }
+
+    async fn remove_pod_sandbox(
+        &self,
+        request: Request<RemovePodSandboxRequest>,
+    ) -> Answer<RemovePodSandboxResponse> {
+        let id = request.into_inner().pod_sandbox_id;
+        self.0
+            .call("RemovePodSandbox", async || {
+                // One that is gone has nothing to stop.
+                let running = self.0.state().stop_sandbox(&id).unwrap_or_default();
+                for container in running {
+                    self.0.kill(&container).await?;
+                }
+                let removed = self.0.state().remove_sandbox(&id);
+                removed.into_iter().for_each(|one| self.0.happens(Happening::Deleted(one)));
+                Ok(RemovePodSandboxResponse {})
+            })
+            .await
+    }
+
+    async fn pod_sandbox_status(
+        &self,
+        request: Request<PodSandboxStatusRequest>,
+    ) -> Answer<PodSandboxStatusResponse> {
+        let id = request.into_inner().pod_sandbox_id;
+        self.0
+            .call("PodSandboxStatus", async || {
+                let status = Some(self.0.state().sandbox_status(&id)?);
+                Ok(PodSandboxStatusResponse { status, ..PodSandboxStatusResponse::default() })
+            })
+            .await
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<ListPodSandboxRequest>,
+    ) -> Answer<ListPodSandboxResponse> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        self.0
+            .call("ListPodSandbox", async || {
+                let items = self.0.state().list_sandboxes(&filter);
+                Ok(ListPodSandboxResponse { items })
+            })
+            .await
+    }
+
+    async fn create_container(
+        &self,
+        request: Request<CreateContainerRequest>,
+    ) -> Answer<CreateContainerResponse> {
+        let CreateContainerRequest { pod_sandbox_id, config, .. } = request.into_inner();
+        self.0
+            .call("CreateContainer", async || {
+                let config = config.unwrap_or_default();
+                let container_id = self.0.state().create(&pod_sandbox_id, config)?;
+                self.0.happens(Happening::Created(container_id.clone()));
+                Ok(CreateContainerResponse { container_id })
+            })
+            .await
+    }
+
+    async fn start_container(
+        &self,
+        request: Request<StartContainerRequest>,
+    ) -> Answer<StartContainerResponse> {
+        let id = request.into_inner().container_id;
+        self.0
+            .call("StartContainer", async || {
+                let start = self.0.state().start(&id)?;
+                let Start::Runs(life) = start else {
+                    let text = "failed to create containerd task: failed to create shim task: OCI \
+                                runtime create failed: exec: stat: no such file or directory: unknown";
+                    return Err(Status::unknown(text));
+                };
+                self.0.happens(Happening::Started(id.clone()));
+                live(&self.0, &id, life);
+                Ok(StartContainerResponse {})
+            })
+            .await
+    }
+
+    async fn stop_container(
+        &self,
+        request: Request<StopContainerRequest>,
+    ) -> Answer<StopContainerResponse> {
+        let StopContainerRequest { container_id: id, timeout } = request.into_inner();
+        self.0
+            .call("StopContainer", async || {
+                let Some(life) = self.0.state().running(&id)? else {
+                    return Ok(StopContainerResponse {});
+                };
+                let within = Duration::from_secs(timeout.max(0).cast_unsigned());
+                if !within.is_zero() {
+                    if life != Life::Stubborn {
+                        self.0.end(&id, TERMINATED, Oom::No);
+                    }
+                    if self.0.ended_within(&id, within).await {
+                        return Ok(StopContainerResponse {});
+                    }
+                }
+                self.0.kill(&id).await?;
+                Ok(StopContainerResponse {})
+            })
+            .await
+    }
+
+    async fn remove_container(
+        &self,
+        request: Request<RemoveContainerRequest>,
+    ) -> Answer<RemoveContainerResponse> {
+        let id = request.into_inner().container_id;
+        self.0
+            .call("RemoveContainer", async || {
+                // One that is gone is removed.
+                if self.0.state().running(&id).is_ok() {
+                    self.0.kill(&id).await?;
+                    self.0.state().remove_container(&id);
+                    self.0.happens(Happening::Deleted(id));
+                }
+                Ok(RemoveContainerResponse {})
+            })
+            .await
+    }
+
+    async fn list_containers(
+        &self,
+        request: Request<ListContainersRequest>,
+    ) -> Answer<ListContainersResponse> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        self.0
+            .call("ListContainers", async || {
+                let containers = self.0.state().list_containers(&filter);
+                Ok(ListContainersResponse { containers })
+            })
+            .await
+    }
+
+    async fn container_status(
+        &self,
+        request: Request<ContainerStatusRequest>,
+    ) -> Answer<ContainerStatusResponse> {
+        let id = request.into_inner().container_id;
+        self.0
+            .call("ContainerStatus", async || {
+                let status = Some(self.0.state().container_status(&id)?);
+                Ok(ContainerStatusResponse { status, ..ContainerStatusResponse::default() })
+            })
+            .await
+    }
+
+    async fn update_container_resources(
+        &self,
+        request: Request<UpdateContainerResourcesRequest>,
+    ) -> Answer<UpdateContainerResourcesResponse> {
+        let id = request.into_inner().container_id;
+        self.0
+            .call("UpdateContainerResources", async || {
+                self.0.state().running(&id)?;
+                Ok(UpdateContainerResourcesResponse {})
+            })
+            .await
+    }
+
+    async fn reopen_container_log(
+        &self,
+        request: Request<ReopenContainerLogRequest>,
+    ) -> Answer<ReopenContainerLogResponse> {
+        let id = request.into_inner().container_id;
+        self.0
+            .call("ReopenContainerLog", async || {
+                match self.0.state().running(&id)? {
+                    Some(_) => Ok(ReopenContainerLogResponse {}),
+                    None => Err(Status::unknown("container is not running")),
+                }
+            })
+            .await
+    }
+
+    async fn exec_sync(&self, request: Request<ExecSyncRequest>) -> Answer<ExecSyncResponse> {
+        let ExecSyncRequest { container_id: id, cmd, timeout } = request.into_inner();
+        self.0
+            .call("ExecSync", async || {
+                self.0.state().exec(&id)?;
+                match Life::of(&cmd) {
+                    Life::Exit { code, .. } => {
+                        Ok(ExecSyncResponse { exit_code: code, ..ExecSyncResponse::default() })
+                    }
+                    Life::Missing => {
+                        let text = "failed to exec in container: failed to start exec: OCI runtime \
+                                    exec failed: exec failed: no such file or directory: unknown";
+                        Err(Status::unknown(text))
+                    }
+                    Life::Forever | Life::Stubborn | Life::Greedy if timeout > 0 => {
+                        tokio::time::sleep(Duration::from_secs(timeout.cast_unsigned())).await;
+                        let text = format!("failed to exec in container: timeout {timeout}s exceeded");
+                        Err(Status::deadline_exceeded(text))
+                    }
+                    Life::Forever | Life::Stubborn | Life::Greedy => Ok(ExecSyncResponse::default()),
+                }
+            })
+            .await
+    }
+
+    async fn exec(&self, _request: Request<ExecRequest>) -> Answer<ExecResponse> {
+        Err(Status::unimplemented("the twin has no streams"))
+    }
+
+    async fn attach(&self, _request: Request<AttachRequest>) -> Answer<AttachResponse> {
+        Err(Status::unimplemented("the twin has no streams"))
+    }
+
+    async fn port_forward(
+        &self,
+        _request: Request<PortForwardRequest>,
+    ) -> Answer<PortForwardResponse> {
+        Err(Status::unimplemented("the twin has no streams"))
+    }
+
+    async fn runtime_config(
+        &self,
+        _request: Request<RuntimeConfigRequest>,
+    ) -> Answer<RuntimeConfigResponse> {
+        Err(Status::unimplemented("unknown method RuntimeConfig"))
+    }
+
+    async fn get_container_events(
+        &self,
+        _request: Request<GetEventsRequest>,
+    ) -> Answer<Self::GetContainerEventsStream> {
+        if !self.0.state().has_cri_events() {
+            return Err(Status::unimplemented("unknown method GetContainerEvents"));
+        }
+        let feed = Feed::new(&self.0);
+        let shared = Arc::clone(&self.0);
+        Ok(Response::new(super::feed::stream(feed, move |happening| shared.message(happening))))
+    }
+}
+
+/// Lets a container live: one that ends by itself does so at its time.
+fn live(shared: &Arc<Shared>, id: &str, life: Life) {
+    let Some((time, code)) = life.own_end() else { return };
+    let (shared, id) = (Arc::clone(shared), id.to_owned());
+    let oom = if life == Life::Greedy { Oom::Yes } else { Oom::No };
+    tokio::spawn(async move {
+        tokio::time::sleep(time).await;
+        shared.end(&id, code, oom);
+    });
+}
+
+impl Shared {
+    /// Kills a container, and returns when CRI knows of its end.
+    async fn kill(self: &Arc<Self>, id: &str) -> Result<(), Status> {
+        self.end(id, KILLED, Oom::No);
+        if self.ended_within(id, END_WITHIN).await {
+            return Ok(());
+        }
+        Err(Status::deadline_exceeded("the container does not end"))
+    }
+
+    /// Whether the container has ended, or is gone, within a time.
+    async fn ended_within(&self, id: &str, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let mut ends = self.ends.subscribe();
+        loop {
+            ends.mark_unchanged();
+            if !matches!(self.state().running(id), Ok(Some(_))) {
+                return true;
+            }
+            if timeout_at(deadline, ends.changed()).await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// What CRI's own stream has of a happening.
+    fn message(&self, happening: &Happening) -> Option<ContainerEventResponse> {
+        let (id, kind) = match happening {
+            Happening::Created(id) => (id, ContainerEventType::ContainerCreatedEvent),
+            Happening::Started(id) => (id, ContainerEventType::ContainerStartedEvent),
+            Happening::Stopped(id) => (id, ContainerEventType::ContainerStoppedEvent),
+            Happening::Deleted(id) => (id, ContainerEventType::ContainerDeletedEvent),
+            Happening::Oom(_) | Happening::Exit { .. } => return None,
+        };
+        Some(ContainerEventResponse {
+            container_id: id.clone(),
+            container_event_type: kind.into(),
+            containers_statuses: self.state().container_status(id).into_iter().collect(),
+            ..ContainerEventResponse::default()
+        })
+    }
+}
