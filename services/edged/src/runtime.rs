@@ -57,7 +57,7 @@ pub trait Runtime: Send + Sync + 'static {
     fn fields(&self) -> Column;
 
     /// Checks whether the node admits the pod, before anything of it runs. A pod that is rejected fails
-    /// for good, as under a kubelet, so that whoever made it makes another one elsewhere. By default
+    /// for good, as under a kubelet, so that its controller makes another one elsewhere. By default
     /// every pod is admitted.
     ///
     /// # Errors

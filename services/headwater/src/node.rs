@@ -30,7 +30,6 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
-use crate::settings::cri::Cri;
 use crate::settings::pods::PodBounds;
 use crate::stores::Stores;
 
@@ -50,8 +49,6 @@ pub(crate) struct NodeSettings {
     pub(crate) runtime: Option<RuntimeKind>,
     /// The bounds of its pods.
     pub(crate) pod_bounds: PodBounds,
-    /// Its container runtime, if it has one.
-    pub(crate) cri: Cri,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
     /// The user that the local API serves besides the edge's own and root.
@@ -165,7 +162,6 @@ impl Node {
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
-        settings.cri.set(&mut edged);
         match Edged::spawn(edged).await {
             Ok(edged) => {
                 node.view.set_logs(edged.logs());

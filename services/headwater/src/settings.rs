@@ -5,6 +5,7 @@ pub(crate) mod cri;
 pub(crate) mod edge;
 pub(crate) mod edged;
 pub(crate) mod hub;
+pub(crate) mod images;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
 pub(crate) mod process;

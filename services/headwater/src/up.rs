@@ -221,7 +221,6 @@ impl Composition {
                     node_address: settings.node_address,
                     ..PodBounds::default()
                 },
-                cri: settings.cri.clone(),
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,

@@ -36,7 +36,7 @@ pub struct NodeFacts {
     /// The runtime names the feature `supplemental_groups_policy`.
     pub has_groups_policy: bool,
     /// The runtime sends the stop signal of a container's spec (KEP-4960). An earlier one takes no notice
-    /// of the field, and names no feature: its version tells.
+    /// of the field, and names no feature: its version says it.
     pub has_stop_signal: bool,
     /// The handlers of the runtime with their features, by name; the default one is `""`. Empty if the
     /// runtime names none (containerd 1.6).

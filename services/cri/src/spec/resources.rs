@@ -33,7 +33,7 @@ const KILLED_FIRST: i64 = 1000;
 /// The class of pods without which a node does not work.
 const NODE_CRITICAL: &str = "system-node-critical";
 
-/// The least priority of such a pod: nobody but the system gives it.
+/// The least priority of such a pod, which the system alone gives.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The beginning of a resource of huge pages: its size follows.

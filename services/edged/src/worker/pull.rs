@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::io::AsyncReadExt as _;
 
 use super::executor::StepOutcome;
-use super::signal::{Pulled, Signal};
+use super::signal::{PullOutcome, Signal};
 use super::{Worker, container_of};
 use crate::config::PullOffline;
 use crate::container::pull_credentials::{CONFIG_BYTES_MAX, PullCredentials};
@@ -60,15 +60,15 @@ impl Worker {
         &mut self,
         pod: &Pod,
         name: &str,
-        result: Result<Pulled, ImageError>,
+        result: Result<PullOutcome, ImageError>,
         now: tokio::time::Instant,
     ) {
         let container = container_of(pod, name);
         let image = container.as_ref().and_then(|container| container.image.as_deref());
         let image = image.unwrap_or_default();
         match &result {
-            Ok(Pulled::New) => {}
-            Ok(Pulled::AsBefore { cause }) => {
+            Ok(PullOutcome::New) => {}
+            Ok(PullOutcome::AsBefore { cause }) => {
                 let cause = error_chain(cause);
                 self.warn(Some(name), "a container starts without its registry", &cause);
                 let message = format!(
@@ -122,9 +122,9 @@ async fn pull(
     name: &str,
     logins: &[RegistryCredentials],
     ran: Option<Arc<str>>,
-) -> Result<Pulled, ImageError> {
+) -> Result<PullOutcome, ImageError> {
     let cause = match images.pull(name, logins).await {
-        Ok(_) => return Ok(Pulled::New),
+        Ok(_) => return Ok(PullOutcome::New),
         Err(cause @ ImageError::Unreachable { .. }) => cause,
         Err(error) => return Err(error),
     };
@@ -132,7 +132,7 @@ async fn pull(
     // A runtime may report a run's image by its digest in a registry.
     let is_same = |image: &Image| image.id == ran || image.names.iter().any(|name| **name == *ran);
     match images.status(name).await {
-        Ok(Some(image)) if is_same(&image) => Ok(Pulled::AsBefore { cause }),
+        Ok(Some(image)) if is_same(&image) => Ok(PullOutcome::AsBefore { cause }),
         _ => Err(cause),
     }
 }
@@ -174,10 +174,10 @@ mod tests {
             let (runtime, ran) = (runtime.clone(), ran.cloned());
             async move { pull(&runtime, IMAGE, &[], ran).await }
         };
-        assert_eq!(pulled(Some(&first)).await, Ok(Pulled::New));
+        assert_eq!(pulled(Some(&first)).await, Ok(PullOutcome::New));
         runtime.fail_pulls(4);
         let kept = pulled(Some(&first)).await;
-        assert!(matches!(kept, Ok(Pulled::AsBefore { .. })), "{kept:?}");
+        assert!(matches!(kept, Ok(PullOutcome::AsBefore { .. })), "{kept:?}");
         assert!(pulled(None).await.is_err(), "it never ran, or the node is strict");
         assert!(pulled(Some(&"another".into())).await.is_err(), "it ran from another image");
         runtime.remove_image(IMAGE);

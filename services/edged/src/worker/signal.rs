@@ -30,12 +30,12 @@ pub(crate) enum Signal {
     /// The edge answered a request for a token.
     Token { claim: TokenClaim, result: Result<Token, EdgeError> },
     /// The pull of a container's image ended.
-    Pull { container: String, result: Result<Pulled, ImageError> },
+    Pull { container: String, result: Result<PullOutcome, ImageError> },
 }
 
 /// An image that the next start can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pulled {
+pub(crate) enum PullOutcome {
     /// The registry sent what was missing.
     New,
     /// The registry cannot be reached, and the image with which the container ran before is here.

@@ -61,7 +61,6 @@ impl Part for EdgePart {
                 _ => None,
             },
             pod_bounds,
-            cri: settings.cri,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,

@@ -49,7 +49,6 @@ impl Part for EdgedPart {
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
         let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
         bounds.set(&mut config);
-        settings.cri.set(&mut config);
         let edged = Edged::spawn(EdgedConfig { metrics, ..config }).await?;
         Ok(Self { edged })
     }

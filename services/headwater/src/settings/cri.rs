@@ -1,11 +1,9 @@
 //! The `[cri]` table: the container runtime of a node's pods. Settings of `edge`, `edged` and `up`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use headwater_cri::CriSettings;
 use headwater_cri::spec::{CgroupDriver, Forbidden};
-use headwater_edged::{EdgedConfig, PullOffline};
 use headwater_settings::{InvalidSetting, Runtime};
 use serde::{Deserialize, Serialize};
 
@@ -34,21 +32,6 @@ pub(crate) struct Cri {
     pub(crate) cluster_domain: String,
     /// Who makes cgroups, where the runtime does not say so.
     pub(crate) cgroup_driver: Driver,
-    /// What the pull policy `Always` means while the registry cannot be reached.
-    pub(crate) pull_offline: Offline,
-    /// A docker config with credentials for all pods of the node.
-    pub(crate) registry_config: Option<PathBuf>,
-}
-
-/// See [`PullOffline`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Offline {
-    /// A container that ran before starts from the image that is here.
-    #[default]
-    Present,
-    /// The container waits for the registry.
-    Strict,
 }
 
 /// See [`CgroupDriver`].
@@ -71,8 +54,6 @@ impl Default for Cri {
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
-            pull_offline: Offline::default(),
-            registry_config: None,
         }
     }
 }
@@ -124,19 +105,12 @@ impl Cri {
             },
         })
     }
-
-    /// Sets what the pod worker itself decides of images.
-    pub(crate) fn set(&self, config: &mut EdgedConfig) {
-        config.settings.pull_offline = match self.pull_offline {
-            Offline::Present => PullOffline::Present,
-            Offline::Strict => PullOffline::Strict,
-        };
-        config.settings.registry_config.clone_from(&self.registry_config);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]

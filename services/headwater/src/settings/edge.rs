@@ -16,6 +16,7 @@ use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
 use super::cri::Cri;
+use super::images::Images;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
@@ -44,6 +45,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) pressure: Pressure,
     /// The container runtime.
     pub(crate) cri: Cri,
+    /// How the images of pods are pulled.
+    pub(crate) images: Images,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -84,6 +87,7 @@ impl Default for EdgeSettings {
             events: Events::default(),
             pressure: Pressure::default(),
             cri: Cri::default(),
+            images: Images::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -152,6 +156,7 @@ impl EdgeSettings {
             pressure: self.pressure,
             events: self.events,
             node_address: self.node_address,
+            images: self.images.clone(),
         }
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cri::Cri;
 use super::edge::owner_of;
+use super::images::Images;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 
@@ -36,6 +37,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) pressure: Pressure,
     /// The container runtime.
     pub(crate) cri: Cri,
+    /// How the images of pods are pulled.
+    pub(crate) images: Images,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -60,6 +63,7 @@ impl Default for EdgedSettings {
             events: Events::default(),
             pressure: Pressure::default(),
             cri: Cri::default(),
+            images: Images::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -98,6 +102,7 @@ impl EdgedSettings {
             pressure: self.pressure,
             events: self.events,
             node_address: self.node_address,
+            images: self.images.clone(),
         }
     }
 }

@@ -9,6 +9,8 @@ use headwater_edged::{EdgedConfig, EventLevel, PressureSettings};
 use headwater_settings::{Events, InvalidSetting, duration_text};
 use serde::{Deserialize, Serialize};
 
+use super::images::Images;
+
 /// The room for pods: at least one, and at most as many as load tests have run on a node.
 const PODS_MAX: RangeInclusive<u32> = 1..=10_000;
 
@@ -40,7 +42,7 @@ pub(crate) struct Pressure {
 }
 
 /// The bounds of a node's pods, as its pod worker takes them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PodBounds {
     /// The room for pods; `None`: that of the runtime.
     pub(crate) pods_max: Option<u32>,
@@ -50,6 +52,8 @@ pub(crate) struct PodBounds {
     pub(crate) events: Events,
     /// The node's address, and that of its pods; `None`: loopback.
     pub(crate) node_address: Option<IpAddr>,
+    /// How their images are pulled.
+    pub(crate) images: Images,
 }
 
 impl Default for Pressure {
@@ -109,6 +113,7 @@ impl PodBounds {
         if let Some(address) = self.node_address {
             config.node_address = address;
         }
+        self.images.set(config);
         config.settings.events = match self.events {
             Events::None => EventLevel::None,
             Events::Warnings => EventLevel::Warnings,
@@ -173,7 +178,13 @@ mod tests {
         assert_eq!(unset.node_address, IpAddr::from([127, 0, 0, 1]));
         let node_address = Some(IpAddr::from([192, 0, 2, 7]));
         let events = Events::All;
-        let set = config(PodBounds { pods_max: Some(7), pressure, events, node_address });
+        let set = config(PodBounds {
+            pods_max: Some(7),
+            pressure,
+            events,
+            node_address,
+            ..PodBounds::default()
+        });
         assert_eq!(set.node_address, IpAddr::from([192, 0, 2, 7]));
         assert_eq!(unset.settings.events, EventLevel::Warnings);
         assert_eq!(set.settings.events, EventLevel::All);

@@ -49,7 +49,7 @@ impl Repository {
 }
 
 impl EntryPath {
-    /// The path of an entry: docker writes `https://HOST/v1/`, which stands for the whole host.
+    /// The path of an entry: docker writes `https://HOST/v1/`, which means the whole host.
     pub(super) fn of(server: &str) -> Self {
         let text = server.trim_start_matches("https://").trim_start_matches("http://");
         let (host, path) = split_host(text);
