@@ -1,6 +1,5 @@
 //! containerd's events on the wire.
 
-
 use std::time::SystemTime;
 
 use headwater_cri::proto::containerd::events_server::Events;

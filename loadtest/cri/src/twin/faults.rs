@@ -75,8 +75,11 @@ impl Faults {
             return self.next.remove(at).map(|(_, fault)| fault);
         }
         let FaultRates { lost_answers, refused, slow, .. } = self.rates;
-        let faults =
-            [(lost_answers, Fault::LostAnswer), (refused, Fault::Refused), (slow, Fault::Slow(SLOW))];
+        let faults = [
+            (lost_answers, Fault::LostAnswer),
+            (refused, Fault::Refused),
+            (slow, Fault::Slow(SLOW)),
+        ];
         pick(&mut self.random, faults)
     }
 
@@ -118,7 +121,8 @@ mod tests {
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
-        for fault in [None, Some(Fault::LostAnswer), Some(Fault::Refused), Some(Fault::Slow(SLOW))] {
+        for fault in [None, Some(Fault::LostAnswer), Some(Fault::Refused), Some(Fault::Slow(SLOW))]
+        {
             assert!(draw(7).contains(&fault), "{fault:?}");
         }
     }

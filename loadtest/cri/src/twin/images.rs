@@ -14,17 +14,14 @@ use super::Services;
 impl ImageService for Services {
     async fn list_images(
         &self,
-        request: Request<ListImagesRequest>,
+        _request: Request<ListImagesRequest>,
     ) -> Result<Response<ListImagesResponse>, Status> {
-        let filter = request.into_inner().filter.and_then(|filter| filter.image);
-        self.0.call("ListImages", async || {
-            let mut images = self.0.state().list_images();
-            if let Some(wanted) = filter.filter(|wanted| !wanted.image.is_empty()) {
-                images.retain(|one| one.id == wanted.image || one.repo_tags.contains(&wanted.image));
-            }
-            Ok(ListImagesResponse { images })
-        })
-        .await
+        self.0
+            .call("ListImages", async || {
+                // containerd takes no notice of the filter.
+                Ok(ListImagesResponse { images: self.0.state().list_images() })
+            })
+            .await
     }
 
     async fn image_status(
@@ -32,11 +29,12 @@ impl ImageService for Services {
         request: Request<ImageStatusRequest>,
     ) -> Result<Response<ImageStatusResponse>, Status> {
         let name = request.into_inner().image.unwrap_or_default().image;
-        self.0.call("ImageStatus", async || {
-            let image = self.0.state().image(&name);
-            Ok(ImageStatusResponse { image, ..ImageStatusResponse::default() })
-        })
-        .await
+        self.0
+            .call("ImageStatus", async || {
+                let image = self.0.state().image(&name);
+                Ok(ImageStatusResponse { image, ..ImageStatusResponse::default() })
+            })
+            .await
     }
 
     async fn pull_image(
@@ -44,11 +42,12 @@ impl ImageService for Services {
         request: Request<PullImageRequest>,
     ) -> Result<Response<PullImageResponse>, Status> {
         let name = request.into_inner().image.unwrap_or_default().image;
-        self.0.call("PullImage", async || {
-            let image_ref = self.0.state().pull(&name)?;
-            Ok(PullImageResponse { image_ref })
-        })
-        .await
+        self.0
+            .call("PullImage", async || {
+                let image_ref = self.0.state().pull(&name)?;
+                Ok(PullImageResponse { image_ref })
+            })
+            .await
     }
 
     async fn remove_image(
@@ -56,28 +55,30 @@ impl ImageService for Services {
         request: Request<RemoveImageRequest>,
     ) -> Result<Response<RemoveImageResponse>, Status> {
         let name = request.into_inner().image.unwrap_or_default().image;
-        self.0.call("RemoveImage", async || {
-            self.0.state().remove_image(&name);
-            Ok(RemoveImageResponse {})
-        })
-        .await
+        self.0
+            .call("RemoveImage", async || {
+                self.0.state().remove_image(&name);
+                Ok(RemoveImageResponse {})
+            })
+            .await
     }
 
     async fn image_fs_info(
         &self,
         _request: Request<ImageFsInfoRequest>,
     ) -> Result<Response<ImageFsInfoResponse>, Status> {
-        self.0.call("ImageFsInfo", async || {
-            let count = self.0.state().list_images().len() as u64;
-            let usage = FilesystemUsage {
-                timestamp: 1,
-                fs_id: Some(FilesystemIdentifier { mountpoint: "/".to_owned() }),
-                used_bytes: Some(UInt64Value { value: count }),
-                inodes_used: Some(UInt64Value { value: count }),
-            };
-            let image_filesystems = vec![usage];
-            Ok(ImageFsInfoResponse { image_filesystems, ..ImageFsInfoResponse::default() })
-        })
-        .await
+        self.0
+            .call("ImageFsInfo", async || {
+                let count = self.0.state().list_images().len() as u64;
+                let usage = FilesystemUsage {
+                    timestamp: 1,
+                    fs_id: Some(FilesystemIdentifier { mountpoint: "/".to_owned() }),
+                    used_bytes: Some(UInt64Value { value: count }),
+                    inodes_used: Some(UInt64Value { value: count }),
+                };
+                let image_filesystems = vec![usage];
+                Ok(ImageFsInfoResponse { image_filesystems, ..ImageFsInfoResponse::default() })
+            })
+            .await
     }
 }

@@ -31,7 +31,9 @@ impl Life {
         let script = match self {
             Self::Forever => "exec sleep 100000 & trap 'exit 143' TERM; wait".to_owned(),
             Self::Stubborn => "trap '' TERM; while :; do sleep 1; done".to_owned(),
-            Self::Exit { code, tenths } => format!("sleep {}.{}; exit {code}", tenths / 10, tenths % 10),
+            Self::Exit { code, tenths } => {
+                format!("sleep {}.{}; exit {code}", tenths / 10, tenths % 10)
+            }
             Self::Greedy => "exec tail /dev/zero".to_owned(),
             Self::Missing => return vec!["/no/such/program".to_owned()],
         };

@@ -252,11 +252,9 @@ impl RuntimeService for Services {
     ) -> Answer<ReopenContainerLogResponse> {
         let id = request.into_inner().container_id;
         self.0
-            .call("ReopenContainerLog", async || {
-                match self.0.state().running(&id)? {
-                    Some(_) => Ok(ReopenContainerLogResponse {}),
-                    None => Err(Status::unknown("container is not running")),
-                }
+            .call("ReopenContainerLog", async || match self.0.state().running(&id)? {
+                Some(_) => Ok(ReopenContainerLogResponse {}),
+                None => Err(Status::unknown("container is not running")),
             })
             .await
     }
@@ -277,10 +275,13 @@ impl RuntimeService for Services {
                     }
                     Life::Forever | Life::Stubborn | Life::Greedy if timeout > 0 => {
                         tokio::time::sleep(Duration::from_secs(timeout.cast_unsigned())).await;
-                        let text = format!("failed to exec in container: timeout {timeout}s exceeded");
+                        let text =
+                            format!("failed to exec in container: timeout {timeout}s exceeded");
                         Err(Status::deadline_exceeded(text))
                     }
-                    Life::Forever | Life::Stubborn | Life::Greedy => Ok(ExecSyncResponse::default()),
+                    Life::Forever | Life::Stubborn | Life::Greedy => {
+                        Ok(ExecSyncResponse::default())
+                    }
                 }
             })
             .await

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_cri::proto::{
-    Container, ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState, ContainerStatus,
-    Image, ImageSpec, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata,
-    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus,
+    Container, ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState,
+    ContainerStatus, Image, ImageSpec, PodSandbox, PodSandboxConfig, PodSandboxFilter,
+    PodSandboxMetadata, PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus,
 };
 use tonic::Status;
 
@@ -160,7 +160,8 @@ impl State {
         let sandbox = self.sandboxes.get_mut(id).ok_or_else(|| no_sandbox(id))?;
         sandbox.is_ready = false;
         let its = self.containers.iter().filter(|(_, container)| container.sandbox == id);
-        let running = its.filter(|(_, container)| container.state == ContainerState::ContainerRunning);
+        let running =
+            its.filter(|(_, container)| container.state == ContainerState::ContainerRunning);
         Ok(running.map(|(id, _)| id.clone()).collect())
     }
 
@@ -217,7 +218,8 @@ impl State {
         config: ContainerConfig,
     ) -> Result<String, Status> {
         let held = self.sandboxes.get(sandbox);
-        let missing = || Status::not_found(format!("failed to find sandbox id \"{sandbox}\": not found"));
+        let missing =
+            || Status::not_found(format!("failed to find sandbox id \"{sandbox}\": not found"));
         let held = held.ok_or_else(missing)?;
         if !held.is_ready {
             let text = "failed to get sandbox container task: no running task found";
@@ -230,7 +232,9 @@ impl State {
         let image = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
         if self.image(&image).is_none() {
             self.release(&id);
-            return Err(Status::not_found(format!("failed to resolve image \"{image}\": not found")));
+            return Err(Status::not_found(format!(
+                "failed to resolve image \"{image}\": not found"
+            )));
         }
         let life = self.lives.get(&name).copied().unwrap_or_else(|| Life::of(&config.command));
         let container = Held {
@@ -313,7 +317,8 @@ impl State {
     pub(super) fn container_status(&self, id: &str) -> Result<ContainerStatus, Status> {
         let container = self.containers.get(id).ok_or_else(|| no_container(id))?;
         let config = &container.config;
-        let log = self.sandboxes.get(&container.sandbox).map(|pod| pod.config.log_directory.clone());
+        let log =
+            self.sandboxes.get(&container.sandbox).map(|pod| pod.config.log_directory.clone());
         Ok(ContainerStatus {
             id: id.to_owned(),
             metadata: config.metadata.clone(),
