@@ -1,9 +1,35 @@
 //! Pods as containers: the seams of the pod worker over the Container Runtime Interface (CRI).
 //!
+//! ```text
+//!   worker of a pod          runtime --> client --> the socket of containerd or CRI-O
+//!      ^  what is known         |                      |
+//!      |                        v                      v
+//!      +-- knowledge (pure) <-- facts <--------- watch: events, lists
+//! ```
+//!
 //! | module | job |
 //! |---|---|
-//! | [`proto`] | the interface on the wire |
+//! | [`open`](fn@open) | checks the runtime, adopts this node's pods, starts the tasks |
 //! | [`spec`] | what a sandbox and a container are asked to be (pure) |
+//! | [`knowledge`] | the fold of events and lists (pure) |
+//! | `runtime`, `streams`, [`images`] | the seams |
+//! | `watch`, `facts` | events, lists and logs; what messages mean |
+//! | [`client`] | calls with deadlines |
+//! | `cgroups` | what a runtime leaves behind |
+//! | [`proto`] | the interface on the wire |
 
+mod cgroups;
+pub mod client;
+mod facts;
+pub mod images;
+mod inner;
+pub mod knowledge;
+mod open;
 pub mod proto;
+mod runtime;
 pub mod spec;
+mod streams;
+mod watch;
+
+pub use open::{CriSettings, OpenError, open};
+pub use runtime::CriRuntime;

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `node_facts` | what the decisions need to know of the node |
 //! | `sandbox`, `container` | the two requests, put together |
+//! | `admission` | what a kubelet fails a pod for |
 //! | `check` | what the runtime or the machine cannot keep, found before anything runs |
+//! | `machine` | the facts of the machine that a check asks for (it reads files) |
 //! | `labels` | labels, annotations and the names of logs |
 //! | `hostname`, `dns`, `hosts_file`, `ports` | the network identity of a pod |
 //! | `namespaces`, `sysctls`, `cgroup` | what a pod shares with the host, and what it may set there |
@@ -17,6 +19,7 @@
 //! The rules are those of a kubelet of 1.36 (`pkg/kubelet/kuberuntime` unless a comment names another
 //! place). Where they differ, the comment says why.
 
+mod admission;
 mod cgroup;
 mod check;
 mod container;
@@ -25,6 +28,7 @@ mod forbidden;
 mod hostname;
 mod hosts_file;
 mod labels;
+mod machine;
 mod mounts;
 mod namespaces;
 mod node_facts;
@@ -41,13 +45,18 @@ mod user;
 use headwater_edged::container::WaitReason;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
 
+pub use admission::admit;
 pub use cgroup::{CgroupDriver, cgroup_parent};
-pub use check::{Machine, MountKind, check};
+pub use check::check;
 pub use container::{ContainerRequest, HostMount, ImageFacts, container_config};
 pub use dns::ResolvConf;
 pub use forbidden::{Forbidden, UnknownForbidden};
 pub use hosts_file::{HOSTS_PATH, hosts_file, mounts_hosts_file};
-pub use labels::{DIR_LABEL, NODE_LABEL, container_log_path, log_directory};
+pub use labels::{
+    CONTAINER_NAME, DIR_LABEL, MESSAGE_POLICY, NODE_LABEL, POD_UID, container_log_path,
+    log_directory,
+};
+pub use machine::{HostMachine, Machine, MountKind};
 pub use node_facts::{HandlerFeatures, NodeFacts};
 pub use resources::resources;
 pub use sandbox::{runtime_handler, sandbox_config};

@@ -133,12 +133,12 @@ impl Edged {
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
         let gather = {
-            let version = runtime.features().version.clone();
-            let (node, pods_max) = (node.clone(), settings.pods_max);
+            let (runtime, node, pods_max) = (runtime.clone(), node.clone(), settings.pods_max);
             move || {
-                let facts =
-                    NodeFacts::gather(node.clone(), node_address, pods_max, version.clone());
-                (facts, measure(&dir))
+                let version = runtime.features().version.clone();
+                let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
+                let runtime_trouble = runtime.health().err();
+                (NodeFacts { runtime_trouble, ..facts }, measure(&dir))
             }
         };
         let allocatable = gather().0.allocatable();

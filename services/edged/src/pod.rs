@@ -1,12 +1,13 @@
 //! A pod's identity, its record, and the facts of its spec that several modules need.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodStatus};
 use serde::{Deserialize, Serialize};
 
 /// Kubernetes' grace period of a pod that states none.
@@ -200,6 +201,43 @@ pub fn init_containers(pod: &Pod) -> &[Container] {
 /// All containers, in the order of their starts.
 pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(main_containers(pod))
+}
+
+/// The ephemeral containers, which a person adds to a pod that runs: each starts once. They count
+/// neither for the pod's outcome nor for its quality of service.
+pub fn ephemeral_containers(pod: &Pod) -> impl Iterator<Item = Container> {
+    let containers = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    containers.map(as_container)
+}
+
+/// All containers and the ephemeral ones.
+pub fn every_container(pod: &Pod) -> impl Iterator<Item = Cow<'_, Container>> {
+    all_containers(pod).map(Cow::Borrowed).chain(ephemeral_containers(pod).map(Cow::Owned))
+}
+
+/// An ephemeral container has the fields of another one, and those that would let it run again mean
+/// nothing.
+fn as_container(ephemeral: &EphemeralContainer) -> Container {
+    let of = ephemeral.clone();
+    Container {
+        args: of.args,
+        command: of.command,
+        env: of.env,
+        env_from: of.env_from,
+        image: of.image,
+        image_pull_policy: of.image_pull_policy,
+        name: of.name,
+        resources: of.resources,
+        security_context: of.security_context,
+        stdin: of.stdin,
+        stdin_once: of.stdin_once,
+        termination_message_path: of.termination_message_path,
+        termination_message_policy: of.termination_message_policy,
+        tty: of.tty,
+        volume_mounts: of.volume_mounts,
+        working_dir: of.working_dir,
+        ..Container::default()
+    }
 }
 
 /// Whether the pod's volumes, environments or pull secrets name a ConfigMap, Secret or claim.

@@ -103,6 +103,7 @@ fn of_pod(
         failing_probes: &[],
         ended: None,
         fail_reason: None,
+        rejection: None,
         notes: seen.findings.notes(),
         start_time: time,
         node_address: address,

@@ -34,6 +34,7 @@ pub(crate) mod hollow;
 mod images;
 pub mod memory;
 mod node_runtime;
+pub mod pod_files;
 pub mod process;
 mod state;
 mod streams;
@@ -55,12 +56,31 @@ pub trait Runtime: Send + Sync + 'static {
     /// The fields of a pod that this runtime honours: its column of the table.
     fn fields(&self) -> Column;
 
+    /// Checks whether the node admits the pod, before anything of it runs. A pod that is rejected fails
+    /// for good, as under a kubelet, so that whoever made it makes another one elsewhere. By default
+    /// every pod is admitted.
+    ///
+    /// # Errors
+    /// Why the pod fails.
+    fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
+        let _ = pod;
+        Ok(())
+    }
+
     /// Checks whether the runtime can run this container at all. By default it can.
     ///
     /// # Errors
     /// Why the container has to wait, and what to do.
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
         let _ = (pod, container);
+        Ok(())
+    }
+
+    /// Why the runtime can run no pods now, for a person. By default it can.
+    ///
+    /// # Errors
+    /// The reason. The node is not ready until there is none.
+    fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
@@ -200,6 +220,15 @@ pub struct Features {
     pub resize: bool,
     /// Ended containers are removed on request.
     pub collection: bool,
+}
+
+/// Why a node does not admit a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// One word, as a kubelet reports it: `SysctlForbidden`.
+    pub reason: &'static str,
+    /// What the pod asks for that it does not get.
+    pub message: String,
 }
 
 /// How a container is asked to end.

@@ -21,6 +21,7 @@
 //! | `http_get`, `unverified_tls` | their HTTP requests |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +106,8 @@ pub(crate) struct Worker {
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
+    /// The words with which the runtime did not admit the pod.
+    rejection: Option<Box<str>>,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -165,6 +168,7 @@ impl Worker {
             ended: is_refused.then_some(Outcome::Failed),
             failing: None,
             fail_reason: is_refused.then_some(FailReason::OutOfPods),
+            rejection: None,
             reported,
             has_reported: false,
             trace,
@@ -263,7 +267,7 @@ impl Worker {
             Signal::Probe { container, attempt, kind, finding } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec
-                    .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
+                    .and_then(|c| kind.of(&c)?.termination_grace_period_seconds)
                     .and_then(pod::grace_of);
                 if let ProbeFinding::Unhealthy(failure) = &finding {
                     let message = &failure.answer;
@@ -307,6 +311,6 @@ impl Worker {
 }
 
 /// The pod's container of this name.
-fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<&'p Container> {
-    pod::all_containers(pod).find(|container| container.name == name)
+fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<Cow<'p, Container>> {
+    pod::every_container(pod).find(|container| container.name == name)
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use headwater_edged::container::WaitReason;
 use headwater_edged::container::credentials;
-use headwater_edged::pod::all_containers;
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::hostname::PodName;
@@ -16,29 +15,10 @@ use super::ports::port_mappings;
 use super::resources::huge_page_size;
 use super::sysctls::sysctls;
 use super::{
-    HandlerFeatures, ImageFacts, NodeFacts, profiles, refused, runtime_handler, security, spec,
+    HandlerFeatures, ImageFacts, Machine, MountKind, NodeFacts, profiles, refused, runtime_handler,
+    security, spec,
 };
 use crate::proto::security_profile::ProfileType;
-
-/// How the mount that a path lies on passes on later mounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MountKind {
-    /// Not at all.
-    Private,
-    /// It receives them.
-    Slave,
-    /// It receives and sends them.
-    Shared,
-}
-
-/// The facts of the machine that a check asks for.
-pub trait Machine {
-    /// Whether there is a file at this path.
-    fn has_file(&self, path: &Path) -> bool;
-
-    /// The kind of the mount that the path lies on.
-    fn mount_kind(&self, path: &Path) -> MountKind;
-}
 
 /// Resources that every node has.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -53,8 +33,7 @@ pub fn check(
     machine: &dyn Machine,
     node: &NodeFacts,
 ) -> Result<(), WaitReason> {
-    let all: Vec<&Container> = all_containers(pod).collect();
-    if let Some(why) = node.forbidden.refusal(pod, &all) {
+    if let Some(why) = node.forbidden.refusal(pod) {
         return Err(refused(why));
     }
     let handler = runtime_handler(pod, node)?;
@@ -70,6 +49,7 @@ pub fn check(
     let user_of_spec = ImageFacts { user_id: Some(1), ..ImageFacts::default() };
     security::of_container(pod, container, &user_of_spec, None, node)?;
     check_seccomp_file(pod, container, machine, node)?;
+    check_stop_signal(pod, container, node)?;
     check_devices(pod, container, node)?;
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         check_mount(pod, mount, machine, features, node).map_err(|why| {
@@ -109,6 +89,17 @@ fn check_seccomp_file(
         )));
     }
     Ok(())
+}
+
+fn check_stop_signal(pod: &Pod, container: &Container, node: &NodeFacts) -> Result<(), WaitReason> {
+    let named = container.lifecycle.as_ref().is_some_and(|hooks| hooks.stop_signal.is_some());
+    if !named || node.has_stop_signal {
+        return Ok(());
+    }
+    let place = credentials::path(pod, container);
+    Err(refused(format!(
+        "{place}.lifecycle.stopSignal: the runtime would send the signal of the image: leave it out"
+    )))
 }
 
 /// No device plugin serves this node: a resource that only one has is refused, not left out.

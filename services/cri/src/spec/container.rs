@@ -98,8 +98,7 @@ pub fn container_config(
     })
 }
 
-/// The signal that the pod names; without one the image's counts, and else SIGTERM (KEP-4960). A
-/// runtime that does not know the field sends the image's: the pod worker asks it by `lifecycle` only.
+/// The signal that the pod names; without one the image's counts, and else SIGTERM (KEP-4960).
 fn stop_signal(container: &Container) -> Signal {
     let named = container.lifecycle.as_ref().is_some_and(|hooks| hooks.stop_signal.is_some());
     let signal = StopSignal::of(container).ok().filter(|_| named);

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use headwater_edged::container::volume::{Volume, VolumeContent};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use headwater_edged::pod::every_container;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::security::is_privileged;
 use super::spec;
@@ -30,9 +31,9 @@ pub struct Forbidden {
 pub struct UnknownForbidden(String);
 
 impl Forbidden {
-    /// Why the node refuses the pod or this container of it; `None` if it does not. Sandboxes are
-    /// privileged if a container is, and so the pod as a whole is refused.
-    pub(super) fn refusal(&self, pod: &Pod, containers: &[&Container]) -> Option<String> {
+    /// Why the node refuses the pod; `None` if it does not. Sandboxes are privileged if a container is,
+    /// and so the pod as a whole is refused.
+    pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
         let spec = spec(pod);
         let volumes = || spec.volumes.iter().flatten();
         let found = [
@@ -44,7 +45,7 @@ impl Forbidden {
                 "spec.volumes: hostPath",
             ),
             (
-                self.privileged && containers.iter().any(|container| is_privileged(container)),
+                self.privileged && every_container(pod).any(|container| is_privileged(&container)),
                 "securityContext.privileged",
             ),
         ];

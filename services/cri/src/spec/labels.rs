@@ -19,11 +19,14 @@ pub const DIR_LABEL: &str = "headwater/dir";
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-const POD_UID: &str = "io.kubernetes.pod.uid";
-const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+/// The UID of the pod.
+pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// The name of the container.
+pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
-const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// What becomes of a log without a termination message.
+pub const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 const CONTAINER_TYPE: &str = "io.kubernetes.container.type";
 const PORTS: &str = "io.kubernetes.container.ports";
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";

@@ -35,6 +35,9 @@ pub struct NodeFacts {
     pub has_selinux: bool,
     /// The runtime names the feature `supplemental_groups_policy`.
     pub has_groups_policy: bool,
+    /// The runtime sends the stop signal of a container's spec (KEP-4960). An earlier one takes no notice
+    /// of the field, and names no feature: its version tells.
+    pub has_stop_signal: bool,
     /// The handlers of the runtime with their features, by name; the default one is `""`. Empty if the
     /// runtime names none (containerd 1.6).
     pub handlers: BTreeMap<String, HandlerFeatures>,
@@ -72,6 +75,7 @@ impl Default for NodeFacts {
             has_apparmor: false,
             has_selinux: false,
             has_groups_policy: false,
+            has_stop_signal: false,
             handlers: BTreeMap::new(),
             runtime_classes: BTreeMap::new(),
             allowed_sysctls: Vec::new(),

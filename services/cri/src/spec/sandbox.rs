@@ -50,7 +50,6 @@ pub fn sandbox_config(
             sysctls: sysctls(pod, node)?,
             ..LinuxPodSandboxConfig::default()
         }),
-        ..PodSandboxConfig::default()
     })
 }
 

@@ -116,7 +116,6 @@ pub(super) fn of_container(
         readonly_paths: paths(&READ_ONLY_PATHS),
         seccomp: Some(profiles::seccomp(pod, container, node)?),
         apparmor: profiles::apparmor(pod, container, node)?,
-        ..LinuxContainerSecurityContext::default()
     })
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 use rustix::thread::CapabilitySet;
 
 use super::WaitReason;
-use crate::pod::{init_containers, main_containers};
+use crate::pod::{ephemeral_containers, init_containers, main_containers};
 
 /// The user, the groups and the rights that a spec asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,11 @@ pub fn path(pod: &Pod, container: &Container) -> String {
     };
     place("initContainers", init_containers(pod))
         .or_else(|| place("containers", main_containers(pod)))
+        .or_else(|| {
+            let mut added = ephemeral_containers(pod);
+            let index = added.position(|other| other.name == container.name)?;
+            Some(format!("spec.ephemeralContainers[{index}]"))
+        })
         // A container that is not of the pod has no place in it.
         .unwrap_or_else(|| "spec.containers".to_owned())
 }

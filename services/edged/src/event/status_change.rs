@@ -91,7 +91,11 @@ pub(crate) fn occurrences(
 }
 
 fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
     lists.into_iter().flatten().flatten()
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct NodeFacts {
     pub(crate) pods_max: u32,
     /// The runtime's name and version.
     pub(crate) runtime: String,
+    /// Why the runtime can run no pods now.
+    pub(crate) runtime_trouble: Option<String>,
     /// Kernel release.
     pub(crate) kernel: String,
     /// The operating system's name.
@@ -54,6 +56,7 @@ impl NodeFacts {
             memory_kib: field(&read("/proc/meminfo"), "MemTotal:").parse().unwrap_or(0),
             pods_max,
             runtime,
+            runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
             os_image: os_image(&read("/etc/os-release")),
             machine_id: read("/etc/machine-id"),
@@ -106,7 +109,7 @@ pub(crate) fn node(
             ]),
             allocatable: Some(capacity.clone()),
             capacity: Some(capacity),
-            conditions: Some(conditions(pressures, before, now)),
+            conditions: Some(conditions(facts.runtime_trouble.as_deref(), pressures, before, now)),
             node_info: Some(NodeSystemInfo {
                 architecture: architecture().to_owned(),
                 boot_id: facts.boot_id.clone(),
@@ -126,7 +129,12 @@ pub(crate) fn node(
 }
 
 /// The reasons and messages of a kubelet.
-fn conditions(pressures: Pressures, before: Option<&Node>, now: Timestamp) -> Vec<NodeCondition> {
+fn conditions(
+    runtime_trouble: Option<&str>,
+    pressures: Pressures,
+    before: Option<&Node>,
+    now: Timestamp,
+) -> Vec<NodeCondition> {
     let Pressures { memory, disk, pids } = pressures;
     let finding = |kind, pressure, absent: (_, _), present: (_, _)| match pressure {
         Pressure::Absent => (kind, "False", absent.0, absent.1),
@@ -152,8 +160,11 @@ fn conditions(pressures: Pressures, before: Option<&Node>, now: Timestamp) -> Ve
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
             ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
         ),
-        // A node whose worker sends this is ready.
-        ("Ready", "True", "EdgedReady", "edged runs pods"),
+        // A node whose worker sends this is ready, if its runtime is.
+        match runtime_trouble {
+            None => ("Ready", "True", "EdgedReady", "edged runs pods"),
+            Some(why) => ("Ready", "False", "RuntimeNotReady", why),
+        },
     ];
     let before =
         before.and_then(|node| node.status.as_ref()?.conditions.as_deref()).unwrap_or_default();

@@ -143,7 +143,7 @@ impl Walk {
                 for (at, item) in items.iter().enumerate() {
                     let Some(object) = item.as_object() else { continue };
                     self.path.push_str(&format!("[{at}]"));
-                    let is_container = of.name == "Container";
+                    let is_container = matches!(of.name, "Container" | "EphemeralContainer");
                     if is_container {
                         self.container =
                             object.get("name").and_then(Value::as_str).map(str::to_owned);

@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 
 use super::{
     CommandOutput, Exit, Features, Image, ImageError, Images, LogQuery, NodeRuntime, PodState,
-    RegistryCredentials, RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
+    RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError, SandboxState,
+    StopRequest,
 };
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
@@ -37,6 +38,10 @@ struct State {
     images: BTreeSet<String>,
     /// Pulls that fail before the next one succeeds.
     failing_pulls: usize,
+    /// The login without which the registry refuses a pull.
+    login: Option<RegistryCredentials>,
+    /// Why no pod is admitted.
+    rejection: Option<Rejection>,
     /// Containers that do not end when they are asked to.
     stubborn: BTreeSet<(PodUid, String)>,
 }
@@ -73,6 +78,17 @@ impl MemoryRuntime {
     /// Lets the next `count` pulls fail.
     pub fn fail_pulls(&self, count: usize) {
         self.lock().failing_pulls = count;
+    }
+
+    /// Admits no pod, for this reason, if there is one.
+    pub fn reject(&self, rejection: Option<Rejection>) {
+        self.lock().rejection = rejection;
+    }
+
+    /// Lets the registry refuse every pull without this login.
+    pub fn demand_login(&self, username: &str, password: &str) {
+        let (username, password) = (username.to_owned(), password.to_owned());
+        self.lock().login = Some(RegistryCredentials { username, password });
     }
 
     /// Lets the container ignore requests to end, until it is killed.
@@ -114,6 +130,10 @@ impl Runtime for MemoryRuntime {
 
     fn fields(&self) -> Column {
         Column::Memory
+    }
+
+    fn admit(&self, _: &Pod) -> Result<(), Rejection> {
+        self.lock().rejection.clone().map_or(Ok(()), Err)
     }
 
     fn pods(&self) -> Vec<PodUid> {
@@ -249,7 +269,11 @@ impl Images for MemoryRuntime {
         Ok(self.lock().images.get(name).map(|name| image(name)))
     }
 
-    async fn pull(&self, name: &str, _: &[RegistryCredentials]) -> Result<Arc<str>, ImageError> {
+    async fn pull(
+        &self,
+        name: &str,
+        credentials: &[RegistryCredentials],
+    ) -> Result<Arc<str>, ImageError> {
         let mut lock = self.lock();
         if name.is_empty() {
             return Err(ImageError::InvalidName { name: name.to_owned() });
@@ -258,6 +282,10 @@ impl Images for MemoryRuntime {
             lock.failing_pulls -= 1;
             let cause = "a test asked for this".to_owned();
             return Err(ImageError::Unreachable { name: name.to_owned(), cause });
+        }
+        if lock.login.as_ref().is_some_and(|login| !credentials.contains(login)) {
+            let cause = "401 Unauthorized".to_owned();
+            return Err(ImageError::Refused { name: name.to_owned(), cause });
         }
         lock.images.insert(name.to_owned());
         Ok(image_id(name))

@@ -32,29 +32,25 @@ use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
 
 mod adoption;
-mod claims;
 mod command;
 mod launch;
 mod leftovers;
 mod mount_point;
 mod process_identity;
-mod rights;
+pub(super) mod rights;
 mod run_directory;
-mod run_spec;
+pub(super) mod run_spec;
 mod running;
-mod secret_memory;
 pub mod shim;
 mod state;
-mod termination_file;
-mod volumes;
 
-use claims::ClaimDirectories;
+use super::pod_files::claims::ClaimDirectories;
+use super::pod_files::secret_memory::SecretMemory;
+use super::pod_files::volumes::{self, Audience};
 use rights::RightsPolicy;
 pub use rights::shared_rights;
 pub use running::running_pods;
-use secret_memory::SecretMemory;
 use state::{LatestRun, ProcessState};
-use volumes::Audience;
 
 /// The search path of commands unless a container sets another one.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

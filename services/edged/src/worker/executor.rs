@@ -133,6 +133,7 @@ impl Worker {
     async fn start(&mut self, pod: &Pod, name: &str) -> StepOutcome {
         let Ok(permit) = self.shared.adding.acquire().await else { return StepOutcome::Waiting };
         let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
+        let container = &*container;
         let launch = match self.launch(pod, container) {
             Ok(launch) => launch,
             Err(reason) => {
@@ -200,6 +201,7 @@ impl Worker {
 
     fn pre_stop(&mut self, pod: &Pod, name: &str, fate: Fate) -> StepOutcome {
         let container = container_of(pod, name);
+        let container = container.as_deref();
         let hook = container.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
         let hook = self.hook(hook);
         let target = container.map(|container| self.target(container));
@@ -244,7 +246,7 @@ impl Worker {
         let is_lost = runtime.features().sandboxes
             && runtime.pod(&self.record.uid).sandbox == SandboxState::Lost;
         // A container whose image is to be replaced starts again under any restart policy, too.
-        let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(c));
+        let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(&c));
         let is_replaced = fate == Fate::Run && is_outdated;
         let request = StopRequest { within, interrupts: is_shutdown || is_lost || is_replaced };
         // A stop of the machine does not follow from the change that brought the pod here.

@@ -47,7 +47,7 @@ impl ImageTracker {
                 self.ran.insert(name.clone(), id.clone());
             }
         }
-        for container in pod::all_containers(pod) {
+        for container in pod::every_container(pod) {
             if state.containers.get(&container.name).is_some_and(RunHistory::is_running) {
                 continue;
             }

@@ -22,7 +22,7 @@ use crate::container::token::{self, TokenFile};
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::desired::compressed_object::CompressedObject;
 use crate::pod;
-use crate::runtime::{PodState, RunHistory, RunState, SandboxState};
+use crate::runtime::{PodState, Rejection, RunHistory, RunState, SandboxState};
 
 /// Why the last launch of a container was refused.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ impl Worker {
     pub(super) fn resolve(&mut self, pod: &Pod) {
         self.name_tokens(pod);
         self.resolve_volumes(pod);
-        self.refused = pod::all_containers(pod)
+        self.refused = pod::every_container(pod)
             .filter_map(|container| {
-                Some((container.name.clone(), self.check_launch(pod, container).err()?))
+                Some((container.name.clone(), self.check_launch(pod, &container).err()?))
             })
             .collect();
         self.renew_pulls(pod);
@@ -190,7 +190,7 @@ impl Worker {
     /// Plans the next steps from the facts.
     pub(super) fn plan(&mut self, pod: &Pod, state: &PodState, fate: Fate, now: Instant) -> Plan {
         let mut containers = self.container_facts(pod, state, now);
-        for container in pod::all_containers(pod) {
+        for container in pod::every_container(pod) {
             let name = &container.name;
             let facts = containers.entry(name.clone()).or_default();
             if let Some((reason, retry_at)) = self.obstacle(name, now) {
@@ -258,6 +258,15 @@ impl Worker {
     fn run_or_fail(&mut self, pod: &Pod, state: &PodState, now: Instant, time: Timestamp) -> Fate {
         if let Some((reason, deadline)) = self.failing {
             return Fate::Fail { reason, deadline };
+        }
+        if self.ended.is_none()
+            && self.containers.is_empty()
+            && let Err(Rejection { reason, message }) = self.shared.runtime.admit(pod)
+        {
+            tracing::info!(pod = %self.record.key, reason, message, "a pod is not admitted");
+            self.rejection = Some(message.into());
+            self.failing = Some((FailReason::Rejected(reason), now));
+            return Fate::Fail { reason: FailReason::Rejected(reason), deadline: now };
         }
         // A pod that is being stopped has not ended by itself.
         if self.ended.is_none() {

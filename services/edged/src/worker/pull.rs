@@ -41,7 +41,7 @@ impl Worker {
             let reason = "FailedToRetrieveImagePullSecret";
             self.event(None, Severity::Warning, reason, message);
         }
-        let with = self.pulled_with(pod, container);
+        let with = self.pulled_with(pod, &container);
         let is_kept = self.shared.settings.pull_offline == PullOffline::Present;
         let Some(tracker) = &mut self.images else { return StepOutcome::Waiting };
         tracker.begin_pull(name, with);
@@ -63,7 +63,8 @@ impl Worker {
         result: Result<Pulled, ImageError>,
         now: tokio::time::Instant,
     ) {
-        let image = container_of(pod, name).and_then(|container| container.image.as_deref());
+        let container = container_of(pod, name);
+        let image = container.as_ref().and_then(|container| container.image.as_deref());
         let image = image.unwrap_or_default();
         match &result {
             Ok(Pulled::New) => {}
@@ -92,12 +93,12 @@ impl Worker {
 
     /// Lets pulls that failed be tried again at once, where the image or the credentials are others.
     pub(super) fn renew_pulls(&mut self, pod: &Pod) {
-        for container in pod::all_containers(pod) {
+        for container in pod::every_container(pod) {
             let failed = |images: &super::ImageTracker| images.has_failed(&container.name);
             if !self.images.as_deref().is_some_and(failed) {
                 continue;
             }
-            let with = self.pulled_with(pod, container);
+            let with = self.pulled_with(pod, &container);
             if let Some(images) = &mut self.images {
                 images.renew(&container.name, with);
             }

@@ -45,6 +45,7 @@ impl Worker {
             failing_probes: &failing_probes,
             ended,
             fail_reason: self.fail_reason.or(failing),
+            rejection: self.rejection.as_deref(),
             notes: self.assignment.findings.notes(),
             start_time: self.record.seen_at,
             node_address: self.shared.address,

@@ -14,7 +14,8 @@ use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
 use crate::container::qos::QosClass;
 use crate::pod::{
-    PodUid, RestartPolicy, all_containers, init_containers, is_sidecar, main_containers,
+    PodUid, RestartPolicy, ephemeral_containers, every_container, init_containers, is_sidecar,
+    main_containers,
 };
 use crate::runtime::{Exit, PodState, RunState};
 
@@ -43,6 +44,8 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) ended: Option<Outcome>,
     /// Why it failed although its containers did not.
     pub(crate) fail_reason: Option<FailReason>,
+    /// The words with which the runtime did not admit it.
+    pub(crate) rejection: Option<&'a str>,
     /// The fields that the runtime does not honour although nothing is lost, a reason a line.
     pub(crate) notes: Option<&'a str>,
     /// The time at which this node first saw it.
@@ -62,17 +65,22 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
             containers.iter().map(|container| container_status(facts, container, waits)).collect();
         Some(statuses).filter(|statuses| !statuses.is_empty())
     };
+    let ephemeral: Vec<Container> = ephemeral_containers(facts.pod).collect();
     let main_waits = if initialized { "ContainerCreating" } else { "PodInitializing" };
     let node_address = facts.node_address.to_string();
     let mut status = PodStatus {
         phase: Some(phase.to_owned()),
         init_container_statuses: of(init_containers(facts.pod), "PodInitializing"),
         container_statuses: of(main_containers(facts.pod), main_waits),
+        ephemeral_container_statuses: of(&ephemeral, "ContainerCreating"),
         host_ip: Some(node_address.clone()),
         host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
         reason: facts.fail_reason.map(|reason| reason.as_str().to_owned()),
-        message: facts.fail_reason.and_then(|reason| reason.message()).map(str::to_owned),
+        message: facts
+            .fail_reason
+            .and_then(|reason| reason.message().or(facts.rejection))
+            .map(str::to_owned),
         qos_class: Some(QosClass::of(facts.pod).as_str().to_owned()),
         observed_generation: facts.pod.metadata.generation,
         ..PodStatus::default()
@@ -118,7 +126,7 @@ fn container_status(
     let now = facts.containers.get(&container.name);
     let waiting = facts.waiting.get(&container.name);
     let id = |attempt: u32| container_id(facts.uid, &container.name, attempt);
-    let message_bytes_max = MESSAGES_BYTES_MAX / all_containers(facts.pod).count().max(1);
+    let message_bytes_max = MESSAGES_BYTES_MAX / every_container(facts.pod).count().max(1);
     let terminated = |exit: &Exit, attempt| ContainerState {
         terminated: Some(terminated(exit, id(attempt), message_bytes_max)),
         ..ContainerState::default()

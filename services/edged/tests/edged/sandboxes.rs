@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
-use headwater_edged::runtime::Images as _;
 use headwater_edged::runtime::memory::MemoryRuntime;
-use headwater_edged::{Edged, Handle, NOTICES_MAX};
+use headwater_edged::runtime::{Images as _, Rejection};
+use headwater_edged::{Edged, EdgedConfig, Handle, NOTICES_MAX, PullOffline};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -13,9 +13,13 @@ use crate::bench::{Bench, condition, deleting, is_ready, is_running, script_pod,
 use crate::fake_edge::asked_delete;
 
 async fn edged(bench: &Bench) -> (Handle, MemoryRuntime) {
+    edged_with(bench.config()).await
+}
+
+async fn edged_with(config: EdgedConfig) -> (Handle, MemoryRuntime) {
     let (notices, noticed) = mpsc::channel(NOTICES_MAX);
     let runtime = MemoryRuntime::new(notices);
-    let edged = Edged::spawn_with(bench.config(), runtime.node_runtime(), noticed).await;
+    let edged = Edged::spawn_with(config, runtime.node_runtime(), noticed).await;
     (edged.expect("the pod worker starts"), runtime)
 }
 
@@ -124,4 +128,119 @@ async fn a_container_that_ignores_its_end_is_killed() {
     let status = status.expect("a status");
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["signal"], 9);
     edged.stop().await;
+}
+
+/// A Secret with the password of the user `edge` of `localhost`.
+fn secret(password: &str) -> Value {
+    let config = json!({"auths": {"localhost": {"username": "edge", "password": password}}});
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull", "namespace": "shop"},
+        "stringData": {".dockerconfigjson": config.to_string()},
+    })
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_for_its_image_pulls_it_as_soon_as_its_secret_has_the_password() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    pod["spec"]["imagePullSecrets"] = json!([{"name": "pull"}]);
+    let bench = Bench::new(&[pod]);
+    let mut config = bench.config();
+    // Longer than the test waits: only the news of the Secret ends it.
+    config.settings.backoff_base = Duration::from_secs(3600);
+    config.settings.backoff_cap = Duration::from_secs(3600);
+    let (edged, runtime) = edged_with(config).await;
+    runtime.demand_login("edge", "s3cret");
+    let waits = |status: &Value| {
+        status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
+    };
+    // The Secret is absent, then wrong, then right.
+    bench.edge.until_status("web", "a refused pull", waits).await;
+    bench.edge.apply(&secret("wrong"));
+    bench.edge.apply(&secret("s3cret"));
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn while_its_registry_is_out_of_reach_a_container_starts_from_the_image_that_it_ran_from() {
+    for offline in [PullOffline::Present, PullOffline::Strict] {
+        let mut pod = script_pod("web", "u1", "");
+        pod["spec"]["containers"][0]["image"] = json!("localhost/web");
+        let bench = Bench::new(&[pod]);
+        let mut config = bench.config();
+        config.settings.pull_offline = offline;
+        let (edged, runtime) = edged_with(config).await;
+        bench.edge.until_status("web", "a ready pod", is_ready).await;
+        runtime.fail_pulls(usize::MAX);
+        runtime.exit(&uid(), "main", 1);
+        let again = |status: &Value| {
+            let container = &status["containerStatuses"][0];
+            let runs_again = is_ready(status) && container["restartCount"] == 1;
+            let waits = container["state"]["waiting"]["reason"] == "RegistryUnavailable";
+            runs_again || waits
+        };
+        let status = bench.edge.until_status("web", "the next run, or a wait", again).await;
+        assert_eq!(is_ready(&status), offline == PullOffline::Present, "{offline:?}");
+        edged.stop_pods(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_the_runtime_does_not_admit_fails_before_anything_of_it_runs() {
+    let bench = Bench::new(&[]);
+    let (edged, runtime) = edged(&bench).await;
+    let message = "forbidden sysctl: \"vm.swappiness\" is not safe".to_owned();
+    runtime.reject(Some(Rejection { reason: "SysctlForbidden", message }));
+    bench.edge.apply(&pod_with_image());
+    let failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("web", "its failure", failed).await;
+    assert_eq!(status["reason"], "SysctlForbidden");
+    assert_eq!(status["message"], "forbidden sysctl: \"vm.swappiness\" is not safe");
+    use headwater_edged::runtime::Runtime as _;
+    assert_eq!(runtime.pods(), [], "it has no sandbox");
+    // The end is final, whatever the node admits later.
+    runtime.reject(None);
+    let mut another = pod_with_image();
+    another["metadata"]["name"] = json!("next");
+    another["metadata"]["uid"] = json!("u2");
+    bench.edge.apply(&another);
+    let begins = |status: &Value| !status["initContainerStatuses"][0]["state"]["running"].is_null();
+    bench.edge.until_status("next", "a start", begins).await;
+    let status = crate::fake_edge::latest_status(&bench.edge.operations(), "web");
+    assert_eq!(status.expect("a status")["phase"], "Failed");
+    assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+}
+
+#[tokio::test]
+async fn a_container_that_is_added_to_a_running_pod_starts_once_and_has_a_status() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let (edged, runtime) = edged(&bench).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    pod["spec"]["ephemeralContainers"] =
+        json!([{"name": "debug", "image": "localhost/tools:1", "targetContainerName": "main"}]);
+    bench.edge.apply(&pod);
+    let debugged = |status: &Value| {
+        let container = &status["ephemeralContainerStatuses"][0];
+        container["name"] == "debug" && !container["state"]["running"].is_null()
+    };
+    let status = bench.edge.until_status("web", "the container", debugged).await;
+    assert_eq!(status["ephemeralContainerStatuses"][0]["imageID"], "memory:localhost/tools:1");
+    runtime.exit(&uid(), "debug", 3);
+    let ended = |status: &Value| {
+        status["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    };
+    let status = bench.edge.until_status("web", "its end", ended).await;
+    assert!(is_ready(&status), "the pod runs on");
+    // The next round starts the main container again, and this one not.
+    runtime.exit(&uid(), "main", 1);
+    let again =
+        |status: &Value| status["containerStatuses"][0]["restartCount"] == 1 && is_ready(status);
+    let status = bench.edge.until_status("web", "the pod again", again).await;
+    assert!(ended(&status), "it started once");
+    assert_eq!(status["ephemeralContainerStatuses"][0]["restartCount"], 0);
+    edged.stop_pods(Duration::from_secs(5)).await;
 }

@@ -79,6 +79,11 @@ fn what_cannot_be_had_is_refused_by_its_field() {
         (json!({"hostname": "A"}), plain(), "spec.hostname"),
         (
             plain(),
+            json!({"lifecycle": {"stopSignal": "SIGUSR1"}}),
+            "spec.containers[0].lifecycle.stopSignal",
+        ),
+        (
+            plain(),
             json!({"volumeMounts": [{"name": "v", "mountPath": "/a", "recursiveReadOnly": "Enabled"}]}),
             "volumeMounts[0].recursiveReadOnly",
         ),
@@ -95,6 +100,7 @@ fn what_can_be_had_is_not_refused() {
         has_apparmor: true,
         has_selinux: true,
         has_groups_policy: true,
+        has_stop_signal: true,
         handlers: [
             (String::new(), HandlerFeatures::default()),
             ("runc2".to_owned(), HandlerFeatures::default()),
@@ -119,6 +125,7 @@ fn what_can_be_had_is_not_refused() {
         "volumes": [{"name": "v", "hostPath": {"path": "/slave/v"}}],
     });
     let container = json!({
+        "lifecycle": {"stopSignal": "SIGUSR1"},
         "securityContext": own, "resources": {"limits": {"hugepages-2Mi": "2Mi", "ephemeral-storage": "1Gi"}},
         "volumeMounts": [{"name": "v", "mountPath": "/a", "mountPropagation": "HostToContainer"}],
     });
@@ -171,6 +178,12 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
             "securityContext.privileged",
         ),
         (
+            "privileged",
+            json!({"ephemeralContainers": [{"name": "e", "securityContext": {"privileged": true}}]}),
+            json!({}),
+            "securityContext.privileged",
+        ),
+        (
             "hostPath",
             json!({"volumes": [{"name": "v", "hostPath": {"path": "/etc"}}]}),
             json!({}),
@@ -184,5 +197,21 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
         let pod = pod(spec, container);
         assert_eq!(checked(&pod, &strict), Err(format!("{field}: the node forbids it")));
         assert_eq!(checked(&pod, &node()), Ok(()), "{word} is not forbidden");
+    }
+}
+
+#[test]
+fn a_pod_fails_where_a_kubelet_does_not_admit_it() {
+    let security = |context: Value| pod(json!({"securityContext": context}), json!({}));
+    let sysctl = json!({"sysctls": [{"name": "vm.swappiness", "value": "1"}]});
+    let confined = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    for (context, reason) in [
+        (json!({}), None),
+        (sysctl, Some("SysctlForbidden")),
+        (confined, Some("AppArmor")),
+        (json!({"appArmorProfile": {"type": "Unconfined"}}), None),
+    ] {
+        let found = admit(&security(context.clone()), &node()).err();
+        assert_eq!(found.map(|why| why.reason), reason, "{context}");
     }
 }

@@ -45,6 +45,47 @@ pub(super) static CONTAINER: Type = Type {
     ],
 };
 
+/// The fields of a container, and the one whose processes it sees.
+pub(super) static EPHEMERAL_CONTAINER: Type = Type {
+    name: "EphemeralContainer",
+    fields: &[
+        field("args"),
+        field("command").remark("`process` demands it, and finds it on the host"),
+        typed("env", &ENV_VAR),
+        typed("envFrom", &ENV_FROM_SOURCE),
+        field("image").noted(
+            PROCESS,
+            Never,
+            "a process of the host has no image: its command is the host's",
+        ),
+        field("imagePullPolicy").remark("`process` pulls nothing"),
+        field("lifecycle").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("livenessProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("name"),
+        field("ports").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("readinessProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("resizePolicy").noted(ALL, Never, "a running container is not resized"),
+        typed("resources", &RESOURCE_REQUIREMENTS),
+        field("restartPolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        typed("securityContext", &SECURITY_CONTEXT),
+        field("startupProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("stdin").noted(OTHERS, Is(&["false"]), "the standard input of a container is empty"),
+        field("stdinOnce").noted(
+            OTHERS,
+            Is(&["false"]),
+            "the standard input of a container is empty",
+        ),
+        field("targetContainerName")
+            .remark("by the runtimes whose containers have processes of their own"),
+        field("terminationMessagePath"),
+        field("terminationMessagePolicy"),
+        field("tty").noted(OTHERS, Is(&["false"]), "a container has no terminal"),
+        field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
+        typed("volumeMounts", &VOLUME_MOUNT),
+        field("workingDir"),
+    ],
+};
+
 static CONTAINER_PORT: Type = Type {
     name: "ContainerPort",
     fields: &[

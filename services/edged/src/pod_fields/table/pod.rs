@@ -3,7 +3,7 @@
 use super::super::field::Unless::{Is, Never};
 use super::super::field::{Type, field, typed};
 use super::affinity::{AFFINITY, SPREAD, TOLERATION};
-use super::container::CONTAINER;
+use super::container::{CONTAINER, EPHEMERAL_CONTAINER};
 use super::security::POD_SECURITY_CONTEXT;
 use super::volume::VOLUME;
 use super::{ALL, CRI, OTHERS, PROCESS, WITHOUT_IMAGES};
@@ -30,7 +30,7 @@ pub(in super::super) static POD_SPEC: Type = Type {
         ),
         field("enableServiceLinks")
             .remark("no container gets variables of Services, whatever the value"),
-        field("ephemeralContainers").noted(ALL, Never, "ephemeral containers are not started"),
+        typed("ephemeralContainers", &EPHEMERAL_CONTAINER).remark("each starts once"),
         typed("hostAliases", &HOST_ALIAS).refused(
             PROCESS,
             Never,

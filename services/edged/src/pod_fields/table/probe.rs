@@ -23,7 +23,7 @@ pub(super) static LIFECYCLE: Type = Type {
     fields: &[
         typed("postStart", &LIFECYCLE_HANDLER),
         typed("preStop", &LIFECYCLE_HANDLER),
-        field("stopSignal"),
+        field("stopSignal").remark("`cri` refuses it where the runtime sends the image's signal"),
     ],
 };
 

@@ -16,14 +16,15 @@ use super::adoption;
 use super::rights::LaunchRights;
 use super::run_directory::RunDirectory;
 use super::run_spec::{Layout, Place, RunSpec, View};
+use super::shim;
 use super::state::{ContainerEntry, LatestRun, ProcessState};
-use super::termination_file::TerminationFile;
-use super::{shim, volumes};
 use crate::container::{LaunchSpec, Mount};
 use crate::disk::durable_file;
 use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::rotated;
 use crate::pod::PodRecord;
+use crate::runtime::pod_files::termination_file::TerminationFile;
+use crate::runtime::pod_files::volumes;
 use crate::runtime::{Exit, RuntimeError};
 
 /// A shim reports within this time that its container runs: it has one process to start.
@@ -151,7 +152,8 @@ fn prepare(
         tracing::debug!(%pod, container = name, %error, "no place for a termination message");
     }
     // A read-only volume that the pod worker itself writes needs no view.
-    let is_kept = |mount: &Mount| mount.read_only && !volumes::is_written_here(&layout, mount);
+    let is_kept =
+        |mount: &Mount| mount.read_only && !volumes::is_written_here(&layout.volumes, mount);
     let can_separate = state.policy.own.can_separate;
     let has_absolute = can_separate && layout.mounts.iter().any(|mount| mount.is_absolute);
     // The container may own what it sees at a path of the host, such as /etc/passwd: no program of

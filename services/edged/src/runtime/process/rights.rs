@@ -48,10 +48,10 @@ pub(super) struct LaunchRights {
 
 /// The user and the groups of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UserIdentity {
-    pub(super) user: u32,
-    pub(super) group: u32,
-    pub(super) groups: Vec<u32>,
+pub(in crate::runtime) struct UserIdentity {
+    pub(in crate::runtime) user: u32,
+    pub(in crate::runtime) group: u32,
+    pub(in crate::runtime) groups: Vec<u32>,
 }
 
 /// Which rights containers get on this node.

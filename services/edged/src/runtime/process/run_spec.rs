@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::mount_point;
 use super::rights::LaunchRights;
-use super::termination_file::TerminationFile;
-use super::volumes;
 use crate::container::Mount;
 use crate::container::termination::StopSignal;
+use crate::runtime::pod_files::termination_file::TerminationFile;
+use crate::runtime::pod_files::volumes;
 
 /// The run that a shim starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,17 +73,17 @@ pub(super) struct ViewPlace {
 
 /// The root directory of a container: links to its volumes, and its working directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Layout {
-    pub(super) root: PathBuf,
+pub(in crate::runtime) struct Layout {
+    pub(in crate::runtime) root: PathBuf,
     /// The pod's volumes.
-    pub(super) volumes: PathBuf,
-    pub(super) mounts: Vec<Mount>,
-    pub(super) working_dir: Option<String>,
+    pub(in crate::runtime) volumes: PathBuf,
+    pub(in crate::runtime) mounts: Vec<Mount>,
+    pub(in crate::runtime) working_dir: Option<String>,
 }
 
 impl Layout {
     /// The working directory.
-    pub(super) fn start(&self) -> PathBuf {
+    pub(in crate::runtime) fn start(&self) -> PathBuf {
         self.root.join(self.working_dir.as_deref().unwrap_or_default().trim_start_matches('/'))
     }
 }
@@ -95,7 +95,7 @@ impl View {
         for mount in &layout.mounts {
             let path = layout.volumes.join(&mount.volume);
             // A container that mounts a volume once with writing can write to it.
-            let read_only = mount.read_only || volumes::is_written_here(layout, mount);
+            let read_only = mount.read_only || volumes::is_written_here(&layout.volumes, mount);
             volumes.entry(path).and_modify(|all| *all &= read_only).or_insert(read_only);
         }
         let root = ViewPlace { path: layout.root.clone(), read_only: false };

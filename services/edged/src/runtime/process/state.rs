@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::ClaimDirectories;
 use super::rights::RightsPolicy;
 use super::run_directory::{RunDirectory, RunProcess};
-use super::secret_memory::SecretMemory;
 use crate::container::termination::StopSignal;
 use crate::disk::paths::Paths;
 use crate::pod::PodUid;
+use crate::runtime::pod_files::claims::ClaimDirectories;
+use crate::runtime::pod_files::secret_memory::SecretMemory;
 use crate::runtime::{Exit, PodState, RunHistory, RunState};
 
 /// The settings and pods of the runtime.

@@ -10,8 +10,8 @@ use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
 use crate::container::WaitReason;
 use crate::pod::{
-    ImagePullPolicy, RestartPolicy, all_containers, grace, init_containers, is_sidecar,
-    main_containers,
+    ImagePullPolicy, RestartPolicy, all_containers, ephemeral_containers, grace, init_containers,
+    is_sidecar, main_containers,
 };
 
 /// A container that was asked to end has at least this long, as under a kubelet.
@@ -63,6 +63,13 @@ impl Planner<'_> {
                 self.stop(container, deadline);
             } else if facts.is_outdated {
                 self.stop(container, self.own_deadline([&facts]));
+            }
+        }
+        // They may start before the pod is initialized, to see why it is not.
+        for container in ephemeral_containers(pod) {
+            let facts = self.container(&container);
+            if facts.run == Run::Never && self.facts.sandbox != Sandbox::None {
+                self.start(&container, &facts);
             }
         }
         let (init, done) = (init_containers(pod), initialized(pod, self.facts.containers));
@@ -118,7 +125,7 @@ impl Planner<'_> {
         requests.min().unwrap_or(self.facts.now) + grace(self.facts.pod)
     }
 
-    /// Stops everything: main containers first, then sidecars in the reverse order of their starts,
+    /// Stops everything: main containers and ephemeral ones first, then sidecars in the reverse order of their starts,
     /// then containers that the spec does not name (any more). Returns whether anything still runs.
     fn stop_all(&mut self, deadline: Instant) -> bool {
         let pod = self.facts.pod;
@@ -129,10 +136,17 @@ impl Planner<'_> {
         for container in &first {
             self.stop(container, deadline);
         }
+        let mut has_ephemeral = false;
+        for container in ephemeral_containers(pod) {
+            if self.container(&container).is_running() {
+                self.stop(&container, deadline);
+                has_ephemeral = true;
+            }
+        }
         for container in init {
             self.stop_in_turn(container, deadline);
         }
-        if !first.is_empty() {
+        if !first.is_empty() || has_ephemeral {
             return true;
         }
         let containers = self.facts.containers;

@@ -51,6 +51,8 @@ pub enum FailReason {
     OutOfPods,
     /// The node cannot admit the pod.
     UnexpectedAdmissionError,
+    /// The runtime does not admit the pod, for this reason.
+    Rejected(&'static str),
 }
 
 /// One step.
@@ -100,6 +102,7 @@ impl FailReason {
             Self::OutOfCpu => "OutOfcpu",
             Self::OutOfPods => "OutOfpods",
             Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
+            Self::Rejected(reason) => reason,
         }
     }
 
@@ -109,9 +112,11 @@ impl FailReason {
             Self::DeadlineExceeded => {
                 Some("Pod was active on the node longer than the specified deadline")
             }
-            Self::Evicted | Self::OutOfCpu | Self::OutOfPods | Self::UnexpectedAdmissionError => {
-                None
-            }
+            Self::Evicted
+            | Self::OutOfCpu
+            | Self::OutOfPods
+            | Self::UnexpectedAdmissionError
+            | Self::Rejected(_) => None,
         }
     }
 }

@@ -556,3 +556,36 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn an_ephemeral_container_starts_once_and_ends_with_the_main_ones() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "initContainers": [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}],
+        "containers": [{"name": "main"}], "ephemeralContainers": [{"name": "debug"}],
+    }));
+    let begun = [("init", exited(true)), ("side", running()), ("main", running())];
+    let with = |debug: Option<ContainerFacts>| {
+        let all = begun.clone().into_iter().chain(debug.map(|facts| ("debug", facts)));
+        all.map(|(name, now)| (name.to_owned(), now)).collect::<Containers>()
+    };
+    // Before the pod is initialized, too; but no sandbox is opened for it.
+    assert_eq!(run_plan(&pod, &are([("init", running())]), now).actions, [start("debug")]);
+    let first = plan_in(Sandbox::None, &pod, Fate::Run, None, &are([]), now);
+    assert_eq!(first.actions, [Action::Open]);
+    assert_eq!(run_plan(&pod, &with(None), now).actions, [start("debug")]);
+    for debug in [running(), exited(true), exited(false), interrupted()] {
+        let earlier = ContainerFacts { in_earlier_sandbox: true, ..debug.clone() };
+        for debug in [debug, earlier] {
+            let containers = with(Some(debug));
+            assert_eq!(run_plan(&pod, &containers, now), Plan::default(), "{containers:#?}");
+        }
+    }
+    // Its end is not the pod's, and the pod's is its.
+    assert_eq!(outcome(&pod, &with(Some(exited(false)))), None);
+    let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+    let end = |containers: &Containers| plan(&pod, fate, None, containers, now).actions;
+    let terminate = |name: &str| Action::Terminate(name.to_owned());
+    assert_eq!(end(&with(Some(running()))), [terminate("main"), terminate("debug")]);
+    assert_eq!(end(&with(Some(exited(true)))), [terminate("main")]);
+}

@@ -106,6 +106,7 @@ impl PodCase {
             failing_probes: &self.failing_probes,
             ended: self.ended,
             fail_reason: self.fail_reason,
+            rejection: None,
             notes: self.notes,
             start_time: at(0),
             node_address: IpAddr::V4(Ipv4Addr::LOCALHOST),

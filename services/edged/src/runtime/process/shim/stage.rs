@@ -25,9 +25,9 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 
 use super::view;
+use crate::runtime::pod_files::volumes;
 use crate::runtime::process::rights::{LaunchRights, UserIdentity};
 use crate::runtime::process::run_spec::{Layout, Place};
-use crate::runtime::process::volumes;
 
 /// The argument with which the shim starts its launch stage, in the place of a directory.
 pub(super) const ARGUMENT: &str = "launch";

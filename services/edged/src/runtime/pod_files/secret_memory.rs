@@ -24,12 +24,12 @@ const OWNER: &str = "..owner";
 
 /// The directory of secret volumes; `None` where no file system is in memory.
 #[derive(Clone, Debug)]
-pub(super) struct SecretMemory(Option<PathBuf>);
+pub(in crate::runtime) struct SecretMemory(Option<PathBuf>);
 
 impl SecretMemory {
     /// Makes the directory for the pod worker's directory `dir`, which it makes, too, at the first start. Where that fails, secret volumes lie
     /// on the disk, where only this user reads them.
-    pub(super) fn open(dir: &Path) -> Self {
+    pub(in crate::runtime) fn open(dir: &Path) -> Self {
         let is_memory = statfs(MEMORY).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC);
         if !is_memory {
             return Self(None);
@@ -56,12 +56,12 @@ impl SecretMemory {
     }
 
     /// The directory of a pod's secret volume.
-    pub(super) fn volume(&self, pod: &PodUid, volume: &str) -> Option<PathBuf> {
+    pub(in crate::runtime) fn volume(&self, pod: &PodUid, volume: &str) -> Option<PathBuf> {
         Some(self.0.as_ref()?.join(pod.as_str()).join(volume))
     }
 
     /// Removes the secret volumes of a pod.
-    pub(super) fn remove(&self, pod: &PodUid) -> io::Result<()> {
+    pub(in crate::runtime) fn remove(&self, pod: &PodUid) -> io::Result<()> {
         let Some(dir) = &self.0 else { return Ok(()) };
         match fs::remove_dir_all(dir.join(pod.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -70,7 +70,7 @@ impl SecretMemory {
     }
 
     /// Removes the secret volumes of pods that are not on this machine.
-    pub(super) fn keep(&self, is_here: impl Fn(&str) -> bool) -> io::Result<()> {
+    pub(in crate::runtime) fn keep(&self, is_here: impl Fn(&str) -> bool) -> io::Result<()> {
         let Some(dir) = &self.0 else { return Ok(()) };
         for entry in entries(dir)? {
             let name = entry.file_name();

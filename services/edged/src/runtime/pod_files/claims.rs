@@ -31,7 +31,7 @@ const REMOVED: &str = ".removed-";
 
 /// The directories of the claims of a node.
 #[derive(Debug)]
-pub(super) struct ClaimDirectories {
+pub(in crate::runtime) struct ClaimDirectories {
     paths: Paths,
     /// The claims that the view lacks, by UID. The lock also keeps a directory from its removal
     /// until a pod that begins to use it has its link.
@@ -39,7 +39,7 @@ pub(super) struct ClaimDirectories {
 }
 
 impl ClaimDirectories {
-    pub(super) fn new(paths: Paths) -> Self {
+    pub(in crate::runtime) fn new(paths: Paths) -> Self {
         Self { paths, absences: Mutex::default() }
     }
 
@@ -48,7 +48,12 @@ impl ClaimDirectories {
     ///
     /// # Errors
     /// The errors of the file system.
-    pub(super) fn link(&self, claim: &Claim, mode: u32, link: &Path) -> Result<(), FileError> {
+    pub(in crate::runtime) fn link(
+        &self,
+        claim: &Claim,
+        mode: u32,
+        link: &Path,
+    ) -> Result<(), FileError> {
         let _absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
         self.adopt(claim)?;
         let data = self.paths.claim_data(&claim.uid);
@@ -61,7 +66,7 @@ impl ClaimDirectories {
     ///
     /// # Errors
     /// The errors of the file system. A directory may be left for the next time.
-    pub(super) fn reclaim(
+    pub(in crate::runtime) fn reclaim(
         &self,
         view: &ClaimView,
         hold: Duration,

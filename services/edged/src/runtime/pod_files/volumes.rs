@@ -19,8 +19,6 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::claims::ClaimDirectories;
-use super::rights::UserIdentity;
-use super::run_spec::Layout;
 use super::secret_memory::SecretMemory;
 use crate::container::Mount;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
@@ -28,6 +26,8 @@ use crate::disk::file_error::FileError;
 use crate::disk::paths::{Paths, entries};
 use crate::pod::PodUid;
 use crate::runtime::RuntimeError;
+use crate::runtime::process::rights::UserIdentity;
+use crate::runtime::process::run_spec::Layout;
 
 /// The link in a volume of files that points to its current files, as under a kubelet.
 const DATA: &str = "..data";
@@ -37,7 +37,7 @@ const SET_GROUP: u32 = 0o2000;
 
 /// Whose processes use the volumes, and so which modes they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(in crate::runtime) enum Audience {
     /// This user alone: the others have no rights.
     Owner,
     /// Any user, behind a directory that only this user may enter: the modes of the spec.
@@ -64,7 +64,7 @@ impl Audience {
 }
 
 /// Writes the pod's volumes, or brings them up to date.
-pub(super) fn write(
+pub(in crate::runtime) fn write(
     paths: &Paths,
     claims: &ClaimDirectories,
     memory: &SecretMemory,
@@ -105,7 +105,7 @@ pub(super) fn write(
 }
 
 /// Checks that the pod has every volume that the container mounts.
-pub(super) fn check(layout: &Layout) -> Result<(), RuntimeError> {
+pub(in crate::runtime) fn check(layout: &Layout) -> Result<(), RuntimeError> {
     match layout.mounts.iter().find(|mount| !layout.volumes.join(&mount.volume).exists()) {
         None => Ok(()),
         Some(mount) => {
@@ -116,7 +116,7 @@ pub(super) fn check(layout: &Layout) -> Result<(), RuntimeError> {
 }
 
 /// Gives a container of another user its root directory, and its volumes the pod's group.
-pub(super) fn give(
+pub(in crate::runtime) fn give(
     layout: &Layout,
     identity: &UserIdentity,
     fs_group: Option<u32>,
@@ -128,12 +128,22 @@ pub(super) fn give(
     lchown(root, Some(identity.user), Some(identity.group))
         .map_err(FileError::new("give", root))?;
     let Some(group) = fs_group else { return Ok(()) };
-    for mount in &layout.mounts {
-        let path = layout.volumes.join(&mount.volume);
+    give_group(&layout.volumes, &layout.mounts, group, claims)
+}
+
+/// Gives the volumes that a container mounts the pod's group.
+pub(in crate::runtime) fn give_group(
+    volumes: &Path,
+    mounts: &[Mount],
+    group: u32,
+    claims: &Path,
+) -> Result<(), RuntimeError> {
+    for mount in mounts {
+        let path = volumes.join(&mount.volume);
         let real = fs::canonicalize(&path).map_err(FileError::new("look at", &path))?;
-        if is_written_here(layout, mount) {
+        if is_written_here(volumes, mount) {
             give_files(&real, group).map_err(FileError::new("give", &real))?;
-        } else if real.starts_with(&layout.volumes) || real.starts_with(claims) {
+        } else if real.starts_with(volumes) || real.starts_with(claims) {
             chown(&real, None, Some(group)).map_err(FileError::new("give", &real))?;
             set_mode(&real, SET_GROUP | Audience::Users.shared_dir())?;
         }
@@ -161,8 +171,8 @@ fn give_files(path: &Path, group: u32) -> io::Result<()> {
 }
 
 /// Whether the pod worker writes the files of the mounted volume, and containers cannot.
-pub(super) fn is_written_here(layout: &Layout, mount: &Mount) -> bool {
-    let path = layout.volumes.join(&mount.volume);
+pub(in crate::runtime) fn is_written_here(volumes: &Path, mount: &Mount) -> bool {
+    let path = volumes.join(&mount.volume);
     let own = nix::unistd::geteuid().as_raw();
     // A container can make a link of this name in a volume that it writes to.
     let is_closed = |found: fs::Metadata| found.uid() == own && found.mode() & 0o022 == 0;
@@ -170,7 +180,7 @@ pub(super) fn is_written_here(layout: &Layout, mount: &Mount) -> bool {
 }
 
 /// Makes a container's root directory with its mounts, and its working directory.
-pub(super) fn root(layout: &Layout) -> Result<(), RuntimeError> {
+pub(in crate::runtime) fn root(layout: &Layout) -> Result<(), RuntimeError> {
     let Layout { root, volumes, mounts, .. } = layout;
     let mode = Audience::Users.own_dir();
     create(root, mode)?;
@@ -375,7 +385,7 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
 }
 
 /// Makes a directory and those above it, with this mode. A directory that exists keeps its mode.
-pub(super) fn create(path: &Path, mode: u32) -> Result<(), FileError> {
+pub(in crate::runtime) fn create(path: &Path, mode: u32) -> Result<(), FileError> {
     create_dirs(path, mode).map_err(FileError::new("create", path))
 }
 
@@ -409,7 +419,7 @@ fn remove_files(path: &Path) -> Result<(), FileError> {
 }
 
 /// Makes `path` a link to `target`. It replaces another link or an empty directory.
-pub(super) fn link(path: &Path, target: &Path) -> Result<(), FileError> {
+pub(in crate::runtime) fn link(path: &Path, target: &Path) -> Result<(), FileError> {
     if fs::read_link(path).is_ok_and(|present| present == target) {
         return Ok(());
     }

@@ -30,13 +30,13 @@ const LOG_TAIL_BYTES: usize = 32 << 10;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TerminationFile {
+pub(in crate::runtime) struct TerminationFile {
     /// The container's root directory.
-    pub(super) root: PathBuf,
+    pub(in crate::runtime) root: PathBuf,
     /// The file, below the root.
-    pub(super) path: PathBuf,
+    pub(in crate::runtime) path: PathBuf,
     /// When the container fails and the file is empty, the end of its log is the message.
-    pub(super) falls_back_to_logs: bool,
+    pub(in crate::runtime) falls_back_to_logs: bool,
 }
 
 impl TerminationFile {
@@ -44,7 +44,7 @@ impl TerminationFile {
     ///
     /// # Errors
     /// The container has put something in the way. The run can start, and its message is not read.
-    pub(super) fn prepare(&self) -> io::Result<()> {
+    pub(in crate::runtime) fn prepare(&self) -> io::Result<()> {
         let owner = fs::symlink_metadata(&self.root)?;
         let give = |file: &OwnedFd| {
             let (user, group) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
@@ -70,7 +70,7 @@ impl TerminationFile {
     }
 
     /// The message of a run that has ended, if it left one.
-    pub(super) fn message(&self, log: &Path, succeeded: bool) -> Option<String> {
+    pub(in crate::runtime) fn message(&self, log: &Path, succeeded: bool) -> Option<String> {
         let message = match self.read() {
             Ok(bytes) if bytes.is_empty() && self.falls_back_to_logs && !succeeded => {
                 log_message(log).unwrap_or_else(|error| {

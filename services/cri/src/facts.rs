@@ -1,0 +1,91 @@
+//! What a runtime's messages say, as facts.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use headwater_edged::pod::PodUid;
+use jiff::Timestamp;
+use prost::Message as _;
+
+use crate::knowledge::{End, Fact, Phase, Run, Sandbox};
+use crate::proto::containerd::{Envelope, TaskExit, TaskOom};
+use crate::proto::{ContainerState, ContainerStatus, PodSandboxState, PodSandboxStatus};
+use crate::spec::{CONTAINER_NAME, MESSAGE_POLICY, POD_UID};
+
+/// A sandbox by its status; `None` if its labels are not those of a pod.
+pub(crate) fn sandbox(status: PodSandboxStatus) -> Option<(String, Sandbox)> {
+    let is_ready = status.state() == PodSandboxState::SandboxReady;
+    let network = status.network.unwrap_or_default();
+    let more = network.additional_ips.into_iter().map(|address| address.ip);
+    let addresses = std::iter::once(network.ip).chain(more);
+    let sandbox = Sandbox {
+        pod: pod_uid(status.labels.get(POD_UID)?)?,
+        attempt: status.metadata?.attempt,
+        is_ready,
+        is_closed: false,
+        addresses: addresses.filter_map(|address| address.parse::<IpAddr>().ok()).collect(),
+    };
+    Some((status.id, sandbox))
+}
+
+/// A run by its status; `None` if its labels are not those of a container.
+pub(crate) fn run(status: ContainerStatus, sandbox: &str) -> Option<(String, Run)> {
+    let started_at = time(status.started_at);
+    let phase = match status.state() {
+        ContainerState::ContainerCreated => Phase::Created,
+        ContainerState::ContainerRunning => {
+            Phase::Running { started_at: started_at.or_else(|| time(status.created_at))? }
+        }
+        // What a runtime knows nothing of does not run (containerd calls it so after a power cut).
+        ContainerState::ContainerExited | ContainerState::ContainerUnknown => Phase::Exited(End {
+            code: status.exit_code,
+            started_at,
+            finished_at: time(status.finished_at)
+                .or(started_at)
+                .or_else(|| time(status.created_at))?,
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            is_status: true,
+        }),
+    };
+    let policy = status.annotations.get(MESSAGE_POLICY);
+    let image = if status.image_id.is_empty() { &status.image_ref } else { &status.image_id };
+    let run = Run {
+        pod: pod_uid(status.labels.get(POD_UID)?)?,
+        container: status.labels.get(CONTAINER_NAME)?.clone(),
+        attempt: status.metadata?.attempt,
+        sandbox: sandbox.to_owned(),
+        image_id: (!image.is_empty()).then(|| image.as_str().into()),
+        log: PathBuf::from(status.log_path),
+        falls_back_to_logs: policy.is_some_and(|policy| policy == "FallbackToLogsOnError"),
+        is_oom: status.reason == "OOMKilled",
+        phase,
+    };
+    Some((status.id, run))
+}
+
+/// An event of containerd; `None` if it is about a process that was run in a container, or unknown.
+pub(crate) fn task_event(event: &Envelope) -> Option<Fact> {
+    let body = event.event.as_ref()?.value.as_slice();
+    match event.topic.as_str() {
+        "/tasks/exit" => {
+            let exit = TaskExit::decode(body).ok()?;
+            // The first process of a container has the container's id.
+            let is_own = exit.id == exit.container_id;
+            let at = exit.exited_at.and_then(|at| Timestamp::new(at.seconds, at.nanos).ok());
+            let code = i32::try_from(exit.exit_status).unwrap_or(i32::MAX);
+            is_own.then(|| Fact::Exit { id: exit.id, code, at: at.unwrap_or_else(Timestamp::now) })
+        }
+        "/tasks/oom" => Some(Fact::OutOfMemory { id: TaskOom::decode(body).ok()?.container_id }),
+        _ => None,
+    }
+}
+
+pub(crate) fn pod_uid(uid: &str) -> Option<PodUid> {
+    PodUid::try_from(uid.to_owned()).ok()
+}
+
+/// A time of the CRI: nanoseconds, and 0 for none.
+fn time(nanoseconds: i64) -> Option<Timestamp> {
+    (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
+}

@@ -1,0 +1,161 @@
+//! The state of the runtime's seams: what is known, and how it is brought up to date.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::pod_files::PodFiles;
+use tokio::sync::{Notify, mpsc};
+
+use crate::client::{CallError, CriClient};
+use crate::facts;
+use crate::knowledge::{Fact, Knowledge, Phase, Run, Sandbox};
+use crate::proto::{
+    self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
+};
+use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) client: CriClient,
+    pub(crate) files: PodFiles,
+    pub(crate) node: NodeFacts,
+    /// As the Node object states it: `containerd://1.6.20`.
+    pub(crate) version: String,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) log_files_max: u32,
+    pub(crate) notices: mpsc::Sender<PodUid>,
+    pub(crate) knowledge: Mutex<Knowledge>,
+    /// Why the runtime can run no pods now.
+    pub(crate) trouble: Mutex<Option<String>>,
+    /// Everything is to be listed soon.
+    pub(crate) relist_soon: Notify,
+}
+
+impl Inner {
+    /// Reads the knowledge.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Knowledge) -> T) -> T {
+        read(&self.knowledge.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Folds a fact, and sends a notice for every pod that changed.
+    pub(crate) fn learn(&self, fact: Fact) {
+        let changed = self.knowledge.lock().unwrap_or_else(PoisonError::into_inner).fold(fact);
+        for pod in changed {
+            // A full queue is read soon, and the worker looks at its pod from time to time.
+            let _ = self.notices.try_send(pod);
+        }
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        let mut before = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*before, &trouble) {
+            (None, Some(why)) => tracing::warn!(%why, "the container runtime can run no pods"),
+            (Some(_), None) => tracing::info!("the container runtime can run pods again"),
+            _ => {}
+        }
+        *before = trouble;
+    }
+
+    /// The labels of everything that this pod worker runs.
+    pub(crate) fn labels(&self) -> HashMap<String, String> {
+        let dir = self.node.dir.to_string_lossy().into_owned();
+        [(NODE_LABEL.to_owned(), self.node.node.clone()), (DIR_LABEL.to_owned(), dir)].into()
+    }
+
+    /// Lists this node's sandboxes, or those of one pod.
+    pub(crate) async fn list_sandboxes(
+        &self,
+        pod: Option<&PodUid>,
+    ) -> Result<Vec<proto::PodSandbox>, CallError> {
+        let mut labels = self.labels();
+        labels.extend(pod.map(|pod| (POD_UID.to_owned(), pod.as_str().to_owned())));
+        let filter = PodSandboxFilter { label_selector: labels, ..PodSandboxFilter::default() };
+        let request = ListPodSandboxRequest { filter: Some(filter) };
+        Ok(self.client.list_pod_sandbox(request).await?.items)
+    }
+
+    /// Lists this node's containers, or those of a pod, or one of them.
+    pub(crate) async fn list_containers(
+        &self,
+        pod: Option<&PodUid>,
+        name: Option<&str>,
+    ) -> Result<Vec<proto::Container>, CallError> {
+        let mut labels = self.labels();
+        labels.extend(pod.map(|pod| (POD_UID.to_owned(), pod.as_str().to_owned())));
+        labels.extend(name.map(|name| (CONTAINER_NAME.to_owned(), name.to_owned())));
+        let filter = ContainerFilter { label_selector: labels, ..ContainerFilter::default() };
+        let request = ListContainersRequest { filter: Some(filter) };
+        Ok(self.client.list_containers(request).await?.containers)
+    }
+
+    /// Lists everything, asks the status of what changed, and folds it.
+    pub(crate) async fn relist(&self) -> Result<(), CallError> {
+        let began = self.with(Knowledge::now);
+        let mut sandboxes = Vec::new();
+        for listed in self.list_sandboxes(None).await? {
+            let known = self.with(|knowledge| knowledge.sandbox(&listed.id).cloned());
+            match known {
+                Some(known) if is_current(&known, listed.state()) => {
+                    sandboxes.push((listed.id, known));
+                }
+                _ => sandboxes.extend(self.sandbox_status(&listed.id).await?),
+            }
+        }
+        let mut runs = Vec::new();
+        for listed in self.list_containers(None, None).await? {
+            let known = self.with(|knowledge| knowledge.run(&listed.id).cloned());
+            match known {
+                Some(known) if is_current_run(&known, listed.state()) => {
+                    runs.push((listed.id, known));
+                }
+                _ => runs.extend(self.run_status(&listed.id, &listed.pod_sandbox_id).await?),
+            }
+        }
+        self.learn(Fact::List { began, sandboxes, runs });
+        Ok(())
+    }
+
+    /// A sandbox by its status; `None` if it is gone.
+    pub(crate) async fn sandbox_status(
+        &self,
+        id: &str,
+    ) -> Result<Option<(String, Sandbox)>, CallError> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        match self.client.pod_sandbox_status(request).await {
+            Ok(response) => Ok(response.status.and_then(facts::sandbox)),
+            Err(CallError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A run by its status; `None` if it is gone.
+    pub(crate) async fn run_status(
+        &self,
+        id: &str,
+        sandbox: &str,
+    ) -> Result<Option<(String, Run)>, CallError> {
+        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        match self.client.container_status(request).await {
+            Ok(response) => Ok(response.status.and_then(|status| facts::run(status, sandbox))),
+            Err(CallError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a status would say nothing new of the sandbox.
+fn is_current(known: &Sandbox, listed: PodSandboxState) -> bool {
+    known.is_ready == (listed == PodSandboxState::SandboxReady)
+}
+
+/// Whether a status would say nothing new of the run.
+fn is_current_run(known: &Run, listed: ContainerState) -> bool {
+    match &known.phase {
+        Phase::Created => listed == ContainerState::ContainerCreated,
+        Phase::Running { .. } => listed == ContainerState::ContainerRunning,
+        Phase::Exited(end) => end.is_status && listed == ContainerState::ContainerExited,
+    }
+}

@@ -1,0 +1,350 @@
+//! What is known of this node's sandboxes and containers: one pure fold of containerd's events, of statuses and
+//! of lists.
+//!
+//! Events come late, twice, in any order or not at all, and a status lags behind them: the runtime says that a
+//! container runs for 50 to 280 ms after its end. Two rules make any such sequence end in the same knowledge as
+//! the list that follows it:
+//!
+//! - *An id that was seen ended never runs again.* A later status adds what an event does not say.
+//! - A list replaces everything except what changed after the list began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headwater_edged::pod::PodUid;
+use jiff::Timestamp;
+
+/// Everything that is known. See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    sandboxes: BTreeMap<String, Entry<Sandbox>>,
+    runs: BTreeMap<String, Entry<Run>>,
+    /// What the pod worker removed after the latest list began.
+    removed: BTreeMap<String, Moment>,
+    now: Moment,
+}
+
+/// A moment in the order of facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    value: T,
+    since: Moment,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Its pod.
+    pub pod: PodUid,
+    /// Its number, from 0.
+    pub attempt: u32,
+    /// Containers can start in it.
+    pub is_ready: bool,
+    /// The pod worker closed it. A status does not say so: it keeps what is known.
+    pub is_closed: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A run of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The pod.
+    pub pod: PodUid,
+    /// The container's name.
+    pub container: String,
+    /// The number of the run, from 0.
+    pub attempt: u32,
+    /// The id of its sandbox.
+    pub sandbox: String,
+    /// The id of its image.
+    pub image_id: Option<Arc<str>>,
+    /// Its log file.
+    pub log: PathBuf,
+    /// When it fails without a message, the end of its log is the message.
+    pub falls_back_to_logs: bool,
+    /// The kernel killed a process of it for memory.
+    pub is_oom: bool,
+    /// Its state.
+    pub phase: Phase,
+}
+
+/// The state of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was made, and was not started yet.
+    Created,
+    /// It runs.
+    Running {
+        /// The time of its start.
+        started_at: Timestamp,
+    },
+    /// It has ended.
+    Exited(End),
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The exit code.
+    pub code: i32,
+    /// The time of its start, if it started.
+    pub started_at: Option<Timestamp>,
+    /// The time of its end.
+    pub finished_at: Timestamp,
+    /// One word.
+    pub reason: String,
+    /// The runtime's words.
+    pub message: String,
+    /// A status says it, and not an event alone.
+    pub is_status: bool,
+}
+
+/// Something that was learnt.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// All sandboxes and runs of this node.
+    List {
+        /// [`Knowledge::now`] when the list began.
+        began: Moment,
+        /// The sandboxes by id.
+        sandboxes: Vec<(String, Sandbox)>,
+        /// The runs by id.
+        runs: Vec<(String, Run)>,
+    },
+    /// The status of a sandbox.
+    Sandbox(String, Sandbox),
+    /// The status of a run.
+    Run(String, Run),
+    /// The process with this id has ended: that of a sandbox or of a container.
+    Exit {
+        /// The id.
+        id: String,
+        /// The exit code.
+        code: i32,
+        /// The time.
+        at: Timestamp,
+    },
+    /// The kernel killed a process of this container for memory.
+    OutOfMemory {
+        /// The id.
+        id: String,
+    },
+    /// The pod worker closed this sandbox.
+    Closed {
+        /// The id.
+        id: String,
+    },
+    /// The pod worker removed this sandbox or container.
+    Removed {
+        /// The id.
+        id: String,
+    },
+}
+
+impl Knowledge {
+    /// The current moment, with which a list begins.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// Learns a fact, and returns the pods that changed by it.
+    pub fn fold(&mut self, fact: Fact) -> BTreeSet<PodUid> {
+        self.now.0 += 1;
+        let mut changed = BTreeSet::new();
+        match fact {
+            Fact::List { began, sandboxes, runs } => {
+                self.removed.retain(|_, at| *at > began);
+                changed.extend(forget(&mut self.sandboxes, &sandboxes, began, |it| &it.pod));
+                changed.extend(forget(&mut self.runs, &runs, began, |it| &it.pod));
+                for (id, sandbox) in sandboxes {
+                    changed.extend(self.learn_sandbox(id, sandbox, Some(began)));
+                }
+                for (id, run) in runs {
+                    changed.extend(self.learn_run(id, run, Some(began)));
+                }
+            }
+            Fact::Sandbox(id, sandbox) => changed.extend(self.learn_sandbox(id, sandbox, None)),
+            Fact::Run(id, run) => changed.extend(self.learn_run(id, run, None)),
+            Fact::Exit { id, code, at } => changed.extend(self.end(&id, code, at)),
+            Fact::OutOfMemory { id } => {
+                if let Some(entry) = self.runs.get_mut(&id) {
+                    entry.value.is_oom = true;
+                }
+            }
+            Fact::Closed { id } => {
+                if let Some(Entry { value: sandbox, .. }) = self.sandboxes.get_mut(&id) {
+                    (sandbox.is_closed, sandbox.is_ready) = (true, false);
+                    changed.insert(sandbox.pod.clone());
+                }
+            }
+            Fact::Removed { id } => {
+                let sandbox = self.sandboxes.remove(&id).map(|entry| entry.value.pod);
+                let run = self.runs.remove(&id).map(|entry| entry.value.pod);
+                changed.extend(sandbox.into_iter().chain(run));
+                self.removed.insert(id, self.now);
+            }
+        }
+        changed
+    }
+
+    fn learn_sandbox(&mut self, id: String, new: Sandbox, began: Option<Moment>) -> Option<PodUid> {
+        if self.removed.contains_key(&id) {
+            return None;
+        }
+        let old = self.sandboxes.get(&id);
+        let merged = match old {
+            Some(Entry { value: old, .. }) => {
+                let has_left = new.addresses.is_empty();
+                let addresses = if has_left { old.addresses.clone() } else { new.addresses };
+                let is_ready = old.is_ready && new.is_ready;
+                Sandbox { is_ready, is_closed: old.is_closed || new.is_closed, addresses, ..new }
+            }
+            None => new,
+        };
+        let is_new = old.is_none_or(|old| old.value != merged);
+        let pod = is_new.then(|| merged.pod.clone());
+        let since = since(old.map(|old| old.since), began, self.now);
+        self.sandboxes.insert(id, Entry { value: merged, since });
+        pod
+    }
+
+    fn learn_run(&mut self, id: String, new: Run, began: Option<Moment>) -> Option<PodUid> {
+        if self.removed.contains_key(&id) {
+            return None;
+        }
+        let old = self.runs.get(&id);
+        let merged = match old {
+            Some(Entry { value: old, .. }) => merge(old, new),
+            None => new,
+        };
+        let is_new = old.is_none_or(|old| old.value != merged);
+        let pod = is_new.then(|| merged.pod.clone());
+        let since = since(old.map(|old| old.since), began, self.now);
+        self.runs.insert(id, Entry { value: merged, since });
+        pod
+    }
+
+    fn end(&mut self, id: &str, code: i32, at: Timestamp) -> Option<PodUid> {
+        if let Some(Entry { value: sandbox, .. }) = self.sandboxes.get_mut(id) {
+            let was_ready = std::mem::replace(&mut sandbox.is_ready, false);
+            return was_ready.then(|| sandbox.pod.clone());
+        }
+        let run = &mut self.runs.get_mut(id)?.value;
+        let started_at = match run.phase {
+            Phase::Running { started_at } => Some(started_at),
+            Phase::Created => None,
+            Phase::Exited(_) => return None,
+        };
+        let reason = match code {
+            _ if run.is_oom => "OOMKilled",
+            0 => "Completed",
+            _ => "Error",
+        };
+        run.phase = Phase::Exited(End {
+            code,
+            started_at,
+            finished_at: at,
+            reason: reason.to_owned(),
+            message: String::new(),
+            is_status: false,
+        });
+        Some(run.pod.clone())
+    }
+
+    /// The pods that have a sandbox or a run.
+    pub fn pods(&self) -> BTreeSet<PodUid> {
+        let sandboxes = self.sandboxes.values().map(|entry| &entry.value.pod);
+        sandboxes.chain(self.runs.values().map(|entry| &entry.value.pod)).cloned().collect()
+    }
+
+    /// A sandbox by id.
+    pub fn sandbox(&self, id: &str) -> Option<&Sandbox> {
+        Some(&self.sandboxes.get(id)?.value)
+    }
+
+    /// A run by id.
+    pub fn run(&self, id: &str) -> Option<&Run> {
+        Some(&self.runs.get(id)?.value)
+    }
+
+    /// All runs with their ids.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, &Run)> {
+        self.runs.iter().map(|(id, entry)| (id.as_str(), &entry.value))
+    }
+
+    /// The sandboxes of a pod with their ids, the first one first.
+    pub fn sandboxes_of(&self, pod: &PodUid) -> Vec<(&str, &Sandbox)> {
+        let all = self.sandboxes.iter().map(|(id, entry)| (id.as_str(), &entry.value));
+        let mut all: Vec<_> = all.filter(|(_, sandbox)| sandbox.pod == *pod).collect();
+        all.sort_by_key(|(_, sandbox)| sandbox.attempt);
+        all
+    }
+
+    /// The runs of a container with their ids, the first one first.
+    pub fn runs_of(&self, pod: &PodUid, container: &str) -> Vec<(&str, &Run)> {
+        let of = |run: &Run| run.pod == *pod && run.container == container;
+        let mut all: Vec<_> = self.runs().filter(|(_, run)| of(run)).collect();
+        all.sort_by_key(|(_, run)| run.attempt);
+        all
+    }
+
+    /// The names of a pod's containers.
+    pub fn containers(&self, pod: &PodUid) -> BTreeSet<&str> {
+        let runs = self.runs().filter(|(_, run)| run.pod == *pod);
+        runs.map(|(_, run)| run.container.as_str()).collect()
+    }
+}
+
+/// What a list says is as old as the list, unless the entry is younger.
+fn since(old: Option<Moment>, began: Option<Moment>, now: Moment) -> Moment {
+    match began {
+        Some(began) => old.unwrap_or(began).max(began),
+        None => now,
+    }
+}
+
+/// Forgets what a list lacks, unless it came after the list began.
+fn forget<T>(
+    known: &mut BTreeMap<String, Entry<T>>,
+    listed: &[(String, T)],
+    began: Moment,
+    pod: impl Fn(&T) -> &PodUid,
+) -> Vec<PodUid> {
+    let listed: BTreeSet<&str> = listed.iter().map(|(id, _)| id.as_str()).collect();
+    let mut changed = Vec::new();
+    known.retain(|id, entry| {
+        let stays = listed.contains(id.as_str()) || entry.since > began;
+        if !stays {
+            changed.push(pod(&entry.value).clone());
+        }
+        stays
+    });
+    changed
+}
+
+/// A run after a status.
+fn merge(old: &Run, new: Run) -> Run {
+    let phase = match (&old.phase, &new.phase) {
+        // The status lags.
+        (Phase::Exited(end), Phase::Running { started_at }) => {
+            let started_at = end.started_at.or(Some(*started_at));
+            Phase::Exited(End { started_at, ..end.clone() })
+        }
+        (Phase::Exited(_) | Phase::Running { .. }, Phase::Created) => old.phase.clone(),
+        // A list that began before the status came.
+        (Phase::Exited(end), Phase::Exited(new)) if end.is_status && !new.is_status => {
+            old.phase.clone()
+        }
+        _ => new.phase.clone(),
+    };
+    Run { phase, is_oom: old.is_oom || new.is_oom, ..new }
+}
+
+#[cfg(test)]
+mod tests;

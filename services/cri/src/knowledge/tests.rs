@@ -1,0 +1,196 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn pod(number: u8) -> PodUid {
+    PodUid::try_from(format!("pod-{number}")).expect("a UID")
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
+
+fn run(number: u8, phase: Phase) -> (String, Run) {
+    let run = Run {
+        pod: pod(number % 3),
+        container: format!("c{}", number % 2),
+        attempt: u32::from(number),
+        sandbox: format!("s{}", number % 3),
+        image_id: None,
+        log: PathBuf::new(),
+        falls_back_to_logs: false,
+        is_oom: false,
+        phase,
+    };
+    (format!("r{number}"), run)
+}
+
+fn running() -> Phase {
+    Phase::Running { started_at: at(10) }
+}
+
+fn exited(code: i32, is_oom: bool) -> Phase {
+    let reason = match code {
+        _ if is_oom => "OOMKilled",
+        0 => "Completed",
+        _ => "Error",
+    };
+    Phase::Exited(End {
+        code,
+        started_at: Some(at(10)),
+        finished_at: at(20),
+        reason: reason.to_owned(),
+        message: "the runtime's words".to_owned(),
+        is_status: true,
+    })
+}
+
+fn sandbox(number: u8, is_ready: bool) -> (String, Sandbox) {
+    let sandbox = Sandbox {
+        pod: pod(number),
+        attempt: 0,
+        is_ready,
+        is_closed: false,
+        addresses: Vec::new(),
+    };
+    (format!("s{number}"), sandbox)
+}
+
+/// A world in its last state: what a list says of it, and every event that led there.
+#[derive(Clone, Debug)]
+struct World {
+    sandboxes: Vec<(String, Sandbox)>,
+    runs: Vec<(String, Run)>,
+    events: Vec<Fact>,
+    lagging: Vec<(String, Run)>,
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let runs = prop::collection::vec(prop::option::of((0..3_i32, any::<bool>())), 0..8);
+    let sandboxes = prop::collection::vec(any::<bool>(), 3);
+    (runs, sandboxes).prop_map(|(ends, ready)| {
+        let mut world =
+            World { sandboxes: vec![], runs: vec![], events: vec![], lagging: vec![] };
+        for (number, is_ready) in (0..).zip(ready) {
+            let (id, sandbox) = sandbox(number, is_ready);
+            if !is_ready {
+                world.events.push(Fact::Exit { id: id.clone(), code: 0, at: at(20) });
+            }
+            world.sandboxes.push((id, sandbox));
+        }
+        for (number, end) in (0..).zip(ends) {
+            let (id, last) = match end {
+                None => run(number, running()),
+                Some((code, is_oom)) => run(number, exited(code, is_oom)),
+            };
+            if let Some((code, is_oom)) = end {
+                if is_oom {
+                    world.events.push(Fact::OutOfMemory { id: id.clone() });
+                }
+                world.events.push(Fact::Exit { id: id.clone(), code, at: at(20) });
+            }
+            world.lagging.push(run(number, running()));
+            world.runs.push((id, last));
+        }
+        world
+    })
+}
+
+impl World {
+    fn list(&self, knowledge: &mut Knowledge) {
+        let (sandboxes, runs) = (self.sandboxes.clone(), self.runs.clone());
+        let began = knowledge.now();
+        knowledge.fold(Fact::List { began, sandboxes, runs });
+    }
+}
+
+/// All but the mark that a process was killed for memory, which a status says by its reason.
+fn view(knowledge: &Knowledge) -> (BTreeMap<String, Sandbox>, BTreeMap<String, Run>) {
+    let sandboxes = knowledge.sandboxes.iter().map(|(id, it)| (id.clone(), it.value.clone()));
+    let run = |it: &Run| Run { is_oom: false, ..it.clone() };
+    let runs = knowledge.runs.iter().map(|(id, it)| (id.clone(), run(&it.value)));
+    (sandboxes.collect(), runs.collect())
+}
+
+proptest! {
+    /// Any loss, doubling, lateness and order of events and lagging statuses, and then one list.
+    #[test]
+    fn events_and_a_list_end_in_the_knowledge_of_the_list(
+        world in world(),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..30),
+        late in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut knowledge = Knowledge::default();
+        for (pick, is_status) in picks {
+            if is_status && !world.lagging.is_empty() {
+                let (id, run) = pick.get(&world.lagging).clone();
+                knowledge.fold(Fact::Run(id, run));
+            } else if !world.events.is_empty() {
+                knowledge.fold(pick.get(&world.events).clone());
+            }
+        }
+        world.list(&mut knowledge);
+        for pick in late.iter().filter(|_| !world.events.is_empty()) {
+            knowledge.fold(pick.get(&world.events).clone());
+        }
+        let mut alone = Knowledge::default();
+        world.list(&mut alone);
+        prop_assert_eq!(view(&knowledge), view(&alone));
+    }
+
+    /// Whatever comes after its end, a run does not run again.
+    #[test]
+    fn an_id_that_was_seen_ended_never_runs_again(
+        world in world(),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..30),
+    ) {
+        let mut knowledge = Knowledge::default();
+        let mut ended = BTreeSet::new();
+        for (pick, is_status) in picks {
+            if is_status && !world.lagging.is_empty() {
+                let (id, run) = pick.get(&world.lagging).clone();
+                knowledge.fold(Fact::Run(id, run));
+            } else if !world.events.is_empty() {
+                knowledge.fold(pick.get(&world.events).clone());
+            }
+            for (id, run) in knowledge.runs() {
+                let is_ended = matches!(run.phase, Phase::Exited(_));
+                prop_assert!(is_ended || !ended.contains(id), "{} runs again", id);
+                if is_ended {
+                    ended.insert(id.to_owned());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_keeps_what_came_after_it_began_and_does_not_bring_back_what_was_removed() {
+    let mut knowledge = Knowledge::default();
+    let (old, old_run) = run(0, running());
+    knowledge.fold(Fact::Run(old.clone(), old_run.clone()));
+    let began = knowledge.now();
+    let (new, new_run) = run(1, Phase::Created);
+    knowledge.fold(Fact::Run(new.clone(), new_run));
+    knowledge.fold(Fact::Removed { id: old.clone() });
+    knowledge.fold(Fact::List { began, sandboxes: vec![], runs: vec![(old.clone(), old_run)] });
+    assert!(knowledge.run(&new).is_some(), "it came after the list began");
+    assert!(knowledge.run(&old).is_none(), "it was removed after the list began");
+    let began = knowledge.now();
+    let changed = knowledge.fold(Fact::List { began, sandboxes: vec![], runs: vec![] });
+    assert_eq!(changed, [pod(1)].into(), "the next list lacks it");
+    assert!(knowledge.run(&new).is_none());
+}
+
+#[test]
+fn a_kill_for_memory_is_the_reason_of_the_end() {
+    let mut knowledge = Knowledge::default();
+    let (id, run) = run(0, running());
+    knowledge.fold(Fact::Run(id.clone(), run));
+    knowledge.fold(Fact::OutOfMemory { id: id.clone() });
+    let changed = knowledge.fold(Fact::Exit { id: id.clone(), code: 137, at: at(20) });
+    assert_eq!(changed, [pod(0)].into());
+    let Some(Run { phase: Phase::Exited(end), .. }) = knowledge.run(&id) else { panic!("ended") };
+    assert_eq!((end.code, end.reason.as_str()), (137, "OOMKilled"));
+    assert_eq!(end.started_at, Some(at(10)));
+}

@@ -1,0 +1,294 @@
+//! The start of the runtime: what is behind the socket, whose pods are there, and what the node can do.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use headwater_edged::FileError;
+use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::NodeRuntime;
+use headwater_edged::runtime::pod_files::PodFiles;
+use headwater_event::NodeName;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{CallError, CriClient};
+use crate::images::CriImages;
+use crate::inner::Inner;
+use crate::knowledge::Knowledge;
+use crate::proto::{
+    CgroupDriver as ProtoDriver, ListPodSandboxRequest, RuntimeConfigRequest, StatusRequest,
+    StatusResponse, VersionRequest, VersionResponse,
+};
+use crate::runtime::CriRuntime;
+use crate::spec::{
+    CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, POD_UID, ResolvConf,
+};
+use crate::watch;
+
+/// The name of containerd, as its own version call has it.
+const CONTAINERD: &str = "containerd";
+
+/// How a container runtime is used.
+#[derive(Clone, Debug)]
+pub struct CriSettings {
+    /// The socket: a path, or `unix://` and a path.
+    pub endpoint: PathBuf,
+    /// Start although another agent has pods in the runtime.
+    pub share_runtime: bool,
+    /// What the node forbids its pods.
+    pub forbidden: Forbidden,
+    /// The name servers of the cluster. Without any, the policy `ClusterFirst` is `Default`.
+    pub cluster_dns: Vec<IpAddr>,
+    /// The domain of the cluster.
+    pub cluster_domain: String,
+    /// Who makes cgroups, where the runtime does not say so (containerd 1.6).
+    pub cgroup_driver: CgroupDriver,
+}
+
+impl CriSettings {
+    /// The runtime at this endpoint, with default settings.
+    pub fn new(endpoint: PathBuf) -> Self {
+        Self {
+            endpoint,
+            share_runtime: false,
+            forbidden: Forbidden::default(),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
+            cgroup_driver: CgroupDriver::Cgroupfs,
+        }
+    }
+
+    fn socket(&self) -> &Path {
+        let text = self.endpoint.to_str().and_then(|text| text.strip_prefix("unix://"));
+        text.map_or(&self.endpoint, Path::new)
+    }
+}
+
+/// The runtime cannot be used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no socket.
+    #[error(
+        "there is no container runtime at {}: start containerd or CRI-O, or name its socket with \
+         --cri-endpoint",
+        socket.display()
+    )]
+    NoSocket {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// Pods need the rights of root: their files belong to any user.
+    #[error("a container runtime needs the rights of root: run as root, or use --runtime process")]
+    NotRoot,
+    /// Another agent has pods there.
+    #[error(
+        "the container runtime at {} has {count} pods of another agent, for example {example}: a \
+         kubelet ends every pod that it does not know. Stop that agent and remove its pods, or go on \
+         with --share-runtime",
+        socket.display()
+    )]
+    ForeignPods {
+        /// The socket.
+        socket: PathBuf,
+        /// The number of their sandboxes.
+        count: usize,
+        /// One of them.
+        example: String,
+    },
+    /// The runtime does not respond as a container runtime does.
+    #[error("the container runtime at {} cannot be used: {source}", socket.display())]
+    Call {
+        /// The socket.
+        socket: PathBuf,
+        /// The cause.
+        #[source]
+        source: CallError,
+    },
+    /// The pod worker's directory cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Opens the runtime for a node whose pod worker has the directory `dir`, and adopts the node's pods. The
+/// runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
+///
+/// # Errors
+/// See [`OpenError`].
+pub async fn open(
+    settings: &CriSettings,
+    node: &NodeName,
+    dir: &Path,
+    edged: &headwater_edged::Settings,
+    notices: mpsc::Sender<PodUid>,
+) -> Result<NodeRuntime, OpenError> {
+    let socket = settings.socket().to_owned();
+    if !nix::unistd::geteuid().is_root() {
+        return Err(OpenError::NotRoot);
+    }
+    if !socket.exists() {
+        return Err(OpenError::NoSocket { socket });
+    }
+    let call = |source| OpenError::Call { socket: socket.clone(), source };
+    let client = CriClient::new(&socket);
+    let version = client.version(VersionRequest { version: "v1".to_owned() }).await;
+    let version = version.map_err(call)?;
+    let status = client.status(StatusRequest { verbose: false }).await.map_err(call)?;
+    if !settings.share_runtime {
+        refuse_foreign_pods(&client).await?;
+    }
+    let cgroup_driver = cgroup_driver(&client, settings).await.map_err(call)?;
+    let files = PodFiles::open(dir)?;
+    let node = node_facts(settings, node, &files, &version, &status, cgroup_driver);
+    let is_containerd = version.runtime_name == CONTAINERD;
+    let inner = Arc::new(Inner {
+        client: client.clone(),
+        files,
+        node,
+        version: format!("{}://{}", version.runtime_name, version.runtime_version),
+        log_bytes_max: edged.log_bytes_max,
+        log_files_max: edged.log_files_max,
+        notices,
+        knowledge: Mutex::new(Knowledge::default()),
+        trouble: Mutex::new(None),
+        relist_soon: Notify::new(),
+    });
+    inner.relist().await.map_err(call)?;
+    let stop = CancellationToken::new();
+    watch::start(&inner, is_containerd, &stop);
+    let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
+    let images = Arc::new(CriImages::new(client));
+    Ok(NodeRuntime::new(runtime.clone()).with_images(images).with_streams(runtime))
+}
+
+async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {
+    let socket = client.socket().to_owned();
+    let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
+    let listed = listed.map_err(|source| OpenError::Call { socket: socket.clone(), source })?.items;
+    let is_foreign = |labels: &std::collections::HashMap<String, String>| {
+        labels.contains_key(POD_UID) && !labels.contains_key(NODE_LABEL)
+    };
+    let foreign: Vec<_> = listed.into_iter().filter(|it| is_foreign(&it.labels)).collect();
+    let Some(first) = foreign.first() else { return Ok(()) };
+    let name = first.metadata.clone().unwrap_or_default();
+    let example = format!("{}/{}", name.namespace, name.name);
+    Err(OpenError::ForeignPods { socket, count: foreign.len(), example })
+}
+
+async fn cgroup_driver(
+    client: &CriClient,
+    settings: &CriSettings,
+) -> Result<CgroupDriver, CallError> {
+    match client.runtime_config(RuntimeConfigRequest {}).await {
+        Ok(config) => Ok(match config.linux.map(|linux| linux.cgroup_driver()) {
+            Some(ProtoDriver::Systemd) => CgroupDriver::Systemd,
+            Some(ProtoDriver::Cgroupfs) => CgroupDriver::Cgroupfs,
+            None => settings.cgroup_driver,
+        }),
+        Err(CallError::Unimplemented { .. }) => Ok(settings.cgroup_driver),
+        Err(error) => Err(error),
+    }
+}
+
+fn node_facts(
+    settings: &CriSettings,
+    node: &NodeName,
+    files: &PodFiles,
+    version: &VersionResponse,
+    status: &StatusResponse,
+    cgroup_driver: CgroupDriver,
+) -> NodeFacts {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let handlers = status.runtime_handlers.iter().map(|handler| {
+        let features = handler.features.unwrap_or_default();
+        let features = HandlerFeatures {
+            recursive_read_only_mounts: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        };
+        (handler.name.clone(), features)
+    });
+    NodeFacts {
+        node: node.as_str().to_owned(),
+        dir: files.dir().to_owned(),
+        logs: files.logs(),
+        resolv_conf: ResolvConf::parse(&read("/etc/resolv.conf")),
+        cluster_dns: settings.cluster_dns.clone(),
+        cluster_domain: settings.cluster_domain.clone(),
+        cgroup_driver: Some(cgroup_driver),
+        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        huge_page_sizes: huge_page_sizes(),
+        has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
+        has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+        has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
+        has_stop_signal: has_stop_signal(version),
+        handlers: handlers.collect(),
+        forbidden: settings.forbidden,
+        ..NodeFacts::default()
+    }
+}
+
+/// Whether the runtime sends the stop signal of a container's spec: containerd since 2.1, CRI-O since 1.33.
+fn has_stop_signal(version: &VersionResponse) -> bool {
+    let mut parts = version.runtime_version.trim_start_matches('v').split(['.', '-', '+']);
+    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    let version_number = (number(), number());
+    match version.runtime_name.as_str() {
+        CONTAINERD => version_number >= (2, 1),
+        "cri-o" => version_number >= (1, 33),
+        _ => false,
+    }
+}
+
+fn memory_bytes(meminfo: &str) -> i64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
+    kib.unwrap_or(0).saturating_mul(1 << 10)
+}
+
+/// As cgroups name them: `2MB`.
+fn huge_page_sizes() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let kib = names.filter_map(|name| {
+        name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()
+    });
+    kib.map(|kib| match kib {
+        kib if kib >= 1 << 20 => format!("{}GB", kib >> 20),
+        kib if kib >= 1 << 10 => format!("{}MB", kib >> 10),
+        kib => format!("{kib}KB"),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_path_with_or_without_its_scheme() {
+        for endpoint in ["unix:///run/c.sock", "/run/c.sock"] {
+            let settings = CriSettings::new(endpoint.into());
+            assert_eq!(settings.socket(), Path::new("/run/c.sock"));
+        }
+    }
+
+    #[test]
+    fn the_version_says_whether_a_stop_signal_is_sent() {
+        for (name, version, expected) in [
+            ("containerd", "1.6.20~ds1", false),
+            ("containerd", "v2.0.5", false),
+            ("containerd", "v2.1.0-beta.1", true),
+            ("containerd", "2.4.2", true),
+            ("cri-o", "1.32.1", false),
+            ("cri-o", "1.33.0", true),
+            ("other", "9.9", false),
+        ] {
+            let version = VersionResponse {
+                runtime_name: name.to_owned(),
+                runtime_version: version.to_owned(),
+                ..VersionResponse::default()
+            };
+            assert_eq!(has_stop_signal(&version), expected, "{version:?}");
+        }
+    }
+}

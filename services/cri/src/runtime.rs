@@ -1,0 +1,599 @@
+//! Sandboxes and containers over the CRI.
+//!
+//! The name, the number and the pod's UID are the key of a sandbox or container. After a call with an unknown
+//! outcome its key is looked up, and what is there is adopted.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_edged::container::claim::ClaimView;
+use headwater_edged::container::termination::StopSignal;
+use headwater_edged::container::volume::Volume;
+use headwater_edged::container::{LaunchSpec, WaitReason};
+use headwater_edged::pod::{PodRecord, PodUid, every_container};
+use headwater_edged::pod_fields::Column;
+use headwater_edged::runtime::{
+    CommandOutput, Exit, Features, LogQuery, PodState, Rejection, RunHistory, RunState, Runtime,
+    RuntimeError, SandboxState, StopRequest,
+};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use tokio_util::sync::DropGuard;
+
+use crate::cgroups;
+use crate::client::{CallError, CriClient};
+use crate::images::image_status;
+use crate::inner::Inner;
+use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
+use crate::proto::{
+    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    StopContainerRequest, StopPodSandboxRequest,
+};
+use crate::spec::{
+    ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
+    container_log_path, hosts_file, runtime_handler, sandbox_config,
+};
+
+/// The reason of a run whose end the runtime did not see: the machine stopped under it.
+const UNSEEN: &str = "Unknown";
+
+/// The longest output of a command: a probe's message quotes its beginning.
+const OUTPUT_BYTES_MAX: usize = 10 << 10;
+
+/// Calls to end a container while the runtime cannot be reached.
+const STOP_CALLS_MAX: u32 = 60;
+
+/// The wait between them.
+const STOP_RETRY: Duration = Duration::from_secs(1);
+
+/// Runs pods in a container runtime. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct CriRuntime {
+    inner: Arc<Inner>,
+    _stop: Arc<DropGuard>,
+}
+
+impl CriRuntime {
+    pub(crate) fn new(inner: Arc<Inner>, stop: DropGuard) -> Self {
+        Self { inner, _stop: Arc::new(stop) }
+    }
+
+    pub(crate) fn client(&self) -> &CriClient {
+        &self.inner.client
+    }
+
+    /// The id of a running container.
+    pub(crate) fn running(&self, pod: &PodUid, container: &str) -> Result<String, RuntimeError> {
+        let id = self.inner.with(|knowledge| {
+            let (id, run) = knowledge.runs_of(pod, container).pop()?;
+            matches!(run.phase, Phase::Running { .. }).then(|| id.to_owned())
+        });
+        id.ok_or_else(|| RuntimeError::NotRunning { container: container.to_owned() })
+    }
+
+    /// The id of the pod's sandbox.
+    pub(crate) fn ready_sandbox(&self, pod: &PodUid) -> Result<String, RuntimeError> {
+        let id = self.inner.with(|knowledge| {
+            let (id, sandbox) = knowledge.sandboxes_of(pod).pop()?;
+            sandbox.is_ready.then(|| id.to_owned())
+        });
+        id.ok_or_else(|| RuntimeError::Sandbox { cause: "it is not ready".to_owned() })
+    }
+
+    /// The sandbox of this number, which a call with an unknown outcome has made.
+    async fn adopt_sandbox(&self, pod: &PodUid, attempt: u32) -> Result<Option<String>, CallError> {
+        let listed = self.inner.list_sandboxes(Some(pod)).await?;
+        let is = |number: Option<u32>| number == Some(attempt);
+        let found = listed.into_iter().find(|it| is(it.metadata.as_ref().map(|it| it.attempt)));
+        Ok(found.map(|it| it.id))
+    }
+
+    /// Makes the container of a launch, or finds the one that an earlier call has made.
+    async fn create(
+        &self,
+        pod: &PodUid,
+        name: &str,
+        attempt: u32,
+        request: CreateContainerRequest,
+    ) -> Result<String, CallError> {
+        let sandbox = request.pod_sandbox_id.clone();
+        match self.client().create_container(request).await {
+            Ok(response) => Ok(response.container_id),
+            Err(error) if error.may_have_acted() => {
+                let listed = self.inner.list_containers(Some(pod), Some(name)).await?;
+                let is = |it: &crate::proto::Container| {
+                    it.pod_sandbox_id == sandbox
+                        && it.metadata.as_ref().is_some_and(|it| it.attempt == attempt)
+                };
+                listed.into_iter().find(is).map(|it| it.id).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes all but the newest two runs of a container, and sandboxes that no run is in any more.
+    async fn remove_old(&self, pod: &PodUid, container: &str) {
+        let inner = &self.inner;
+        let old: Vec<(String, Run)> = inner.with(|knowledge| {
+            let mut runs = knowledge.runs_of(pod, container);
+            runs.truncate(runs.len().saturating_sub(2));
+            let ended = runs.into_iter().filter(|(_, run)| matches!(run.phase, Phase::Exited(_)));
+            ended.map(|(id, run)| (id.to_owned(), run.clone())).collect()
+        });
+        for (id, run) in old {
+            let request = RemoveContainerRequest { container_id: id.clone() };
+            let removed = self.client().remove_container(request).await.map(drop);
+            if removed.or_else(CallError::done_if_absent).is_ok() {
+                let files_max = inner.log_files_max;
+                inner.files.remove_run(pod, &run.log, container, run.attempt, files_max);
+                inner.learn(Fact::Removed { id });
+            }
+        }
+        let empty: Vec<String> = inner.with(|knowledge| {
+            let mut sandboxes = knowledge.sandboxes_of(pod);
+            sandboxes.pop();
+            let is_empty = |id: &str| !knowledge.runs().any(|(_, run)| run.sandbox == id);
+            sandboxes.retain(|(id, sandbox)| !sandbox.is_ready && is_empty(id));
+            sandboxes.into_iter().map(|(id, _)| id.to_owned()).collect()
+        });
+        for id in empty {
+            if let Err(error) = self.remove_sandbox(&id).await {
+                tracing::debug!(%error, "an old sandbox is removed with its pod");
+            }
+        }
+    }
+
+    async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
+        let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        self.client().stop_pod_sandbox(request).await.map(drop).or_else(CallError::done_if_absent)
+    }
+
+    async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
+        self.stop_sandbox(id).await?;
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let removed = self.client().remove_pod_sandbox(request).await.map(drop);
+        removed.or_else(CallError::done_if_absent)?;
+        let runs: Vec<String> = self.inner.with(|knowledge| {
+            let inside = knowledge.runs().filter(|(_, run)| run.sandbox == id);
+            inside.map(|(id, _)| id.to_owned()).collect()
+        });
+        for id in runs.into_iter().chain([id.to_owned()]) {
+            self.inner.learn(Fact::Removed { id });
+        }
+        Ok(())
+    }
+
+    /// The state of a container's runs; `None` if none was started.
+    fn history(&self, knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<RunHistory> {
+        let mut runs = knowledge.runs_of(pod, container);
+        runs.retain(|(_, run)| run.phase != Phase::Created);
+        let (_, latest) = runs.pop()?;
+        let exit = |run: &Run, end: &End| self.exit(run, end);
+        let previous = runs.pop().and_then(|(_, run)| match &run.phase {
+            Phase::Exited(end) => Some(exit(run, end)),
+            _ => None,
+        });
+        let state = match &latest.phase {
+            Phase::Running { started_at } => RunState::Running { started_at: *started_at },
+            Phase::Exited(end) => RunState::Exited(exit(latest, end)),
+            Phase::Created => return None,
+        };
+        Some(RunHistory {
+            attempt: latest.attempt,
+            sandbox_attempt: knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt),
+            state,
+            previous,
+            image_id: latest.image_id.clone(),
+            // The runtime knows the signal of the spec or the image, and sends it.
+            stop_signal: StopSignal::default(),
+        })
+    }
+
+    fn exit(&self, run: &Run, end: &End) -> Exit {
+        let files = &self.inner.files;
+        let log = run.falls_back_to_logs.then_some(run.log.as_path());
+        let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
+        let words = Some(end.message.clone()).filter(|words| !words.is_empty());
+        let is_unseen = end.reason == UNSEEN;
+        Exit {
+            code: end.code,
+            signal: None,
+            started_at: end.started_at,
+            finished_at: end.finished_at,
+            reason: if is_unseen { "ContainerStatusUnknown".to_owned() } else { end.reason.clone() },
+            message: left.or(words),
+            interrupted: is_unseen
+                || files.is_interrupted(&run.pod, &run.container, run.attempt),
+        }
+    }
+}
+
+#[async_trait]
+impl Runtime for CriRuntime {
+    fn features(&self) -> Features {
+        Features {
+            version: self.inner.version.clone(),
+            sandboxes: true,
+            commands: true,
+            files: true,
+            persistent: true,
+            resize: false,
+            collection: false,
+        }
+    }
+
+    fn fields(&self) -> Column {
+        Column::Cri
+    }
+
+    fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
+        admit(pod, &self.inner.node)
+    }
+
+    fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
+        check(pod, container, &HostMachine, &self.inner.node)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let trouble = self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn pods(&self) -> Vec<PodUid> {
+        let mut pods = self.inner.with(Knowledge::pods);
+        // A pod whose volumes are here is cleaned up, too.
+        pods.extend(self.inner.files.pods().unwrap_or_default());
+        pods.into_iter().collect()
+    }
+
+    fn pod(&self, pod: &PodUid) -> PodState {
+        self.inner.with(|knowledge| {
+            let latest = knowledge.sandboxes_of(pod).pop();
+            let containers = knowledge.containers(pod).into_iter();
+            let containers = containers
+                .filter_map(|name| Some((name.to_owned(), self.history(knowledge, pod, name)?)));
+            PodState {
+                sandbox: match latest {
+                    Some((_, sandbox)) if sandbox.is_ready => SandboxState::Ready,
+                    Some((_, sandbox)) if !sandbox.is_closed => SandboxState::Lost,
+                    _ => SandboxState::None,
+                },
+                sandbox_attempt: latest.map_or(0, |(_, sandbox)| sandbox.attempt),
+                addresses: latest.map(|(_, it)| it.addresses.clone()).unwrap_or_default(),
+                containers: containers.collect(),
+            }
+        })
+    }
+
+    async fn relist(&self) -> Result<(), RuntimeError> {
+        self.inner.relist().await.map_err(|error| sandbox_error(&error))
+    }
+
+    async fn open(&self, pod: &PodRecord, spec: &Pod) -> Result<(), RuntimeError> {
+        let inner = &self.inner;
+        let latest = inner.with(|knowledge| {
+            knowledge.sandboxes_of(&pod.uid).pop().map(|(_, sandbox)| sandbox.clone())
+        });
+        let attempt = match latest {
+            Some(sandbox) if sandbox.is_ready => return Ok(()),
+            Some(sandbox) if !sandbox.is_closed => {
+                return Err(RuntimeError::Sandbox { cause: "the lost one is not closed".to_owned() });
+            }
+            Some(sandbox) => sandbox.attempt + 1,
+            None => 0,
+        };
+        let refused = |reason| RuntimeError::Refused { reason };
+        let config = sandbox_config(spec, pod, attempt, &inner.node).map_err(refused)?;
+        let runtime_handler = runtime_handler(spec, &inner.node).map_err(refused)?;
+        let logs = PathBuf::from(&config.log_directory);
+        let made = tokio::fs::create_dir_all(&logs).await;
+        made.map_err(|error| RuntimeError::Sandbox {
+            cause: format!("cannot create {}: {error}", logs.display()),
+        })?;
+        let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
+        let id = match self.client().run_pod_sandbox(request).await {
+            Ok(response) => response.pod_sandbox_id,
+            Err(error) if error.may_have_acted() => {
+                let found = self.adopt_sandbox(&pod.uid, attempt).await;
+                found.ok().flatten().ok_or_else(|| sandbox_error(&error))?
+            }
+            Err(error) => return Err(sandbox_error(&error)),
+        };
+        let status = inner.sandbox_status(&id).await.map_err(|error| sandbox_error(&error))?;
+        match status {
+            Some((id, sandbox)) if sandbox.is_ready => {
+                inner.learn(Fact::Sandbox(id, sandbox));
+                Ok(())
+            }
+            _ => {
+                // Half made: its name is needed again.
+                self.remove_sandbox(&id).await.map_err(|error| sandbox_error(&error))?;
+                Err(RuntimeError::Sandbox { cause: "it ended while it was made".to_owned() })
+            }
+        }
+    }
+
+    async fn close(&self, pod: &PodUid) -> Result<(), RuntimeError> {
+        let open: Vec<String> = self.inner.with(|knowledge| {
+            let sandboxes = knowledge.sandboxes_of(pod).into_iter();
+            sandboxes.filter(|(_, it)| !it.is_closed).map(|(id, _)| id.to_owned()).collect()
+        });
+        for id in open {
+            self.stop_sandbox(&id).await.map_err(|error| sandbox_error(&error))?;
+            self.inner.learn(Fact::Closed { id });
+        }
+        Ok(())
+    }
+
+    async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError> {
+        let forbidden = &self.inner.node.forbidden;
+        if let Some(message) = volumes.iter().find_map(|volume| forbidden.volume_refusal(volume)) {
+            let reason = WaitReason { reason: "CreateContainerConfigError", message };
+            return Err(RuntimeError::Refused { reason });
+        }
+        self.inner.files.write_volumes(pod, volumes).await
+    }
+
+    async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
+        self.inner.files.reclaim(view, hold).await
+    }
+
+    async fn start(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        launch: &LaunchSpec,
+    ) -> Result<(), RuntimeError> {
+        let (inner, name) = (&self.inner, launch.container.as_str());
+        let sandbox = self.ready_sandbox(&pod.uid)?;
+        let latest = inner.with(|knowledge| {
+            let latest = knowledge.runs_of(&pod.uid, name).pop();
+            latest.map(|(id, run)| (id.to_owned(), run.clone()))
+        });
+        let attempt = match &latest {
+            None => 0,
+            Some((_, Run { phase: Phase::Running { .. }, .. })) => return Ok(()),
+            // A start with an unknown outcome has made it.
+            Some((id, run)) if run.phase == Phase::Created => {
+                let request = RemoveContainerRequest { container_id: id.clone() };
+                match inner.run_status(id, &run.sandbox).await {
+                    Ok(Some((_, Run { phase: Phase::Created, .. })) | None) => {
+                        let removed = self.client().remove_container(request).await.map(drop);
+                        removed
+                            .or_else(CallError::done_if_absent)
+                            .map_err(|error| failed(&error))?;
+                        inner.learn(Fact::Removed { id: id.clone() });
+                        run.attempt
+                    }
+                    Ok(Some((id, run))) => {
+                        inner.learn(Fact::Run(id, run));
+                        return Ok(());
+                    }
+                    Err(error) => return Err(failed(&error)),
+                }
+            }
+            Some((_, run)) => run.attempt + 1,
+        };
+        let request = self.container_request(pod, spec, launch, attempt, sandbox.clone()).await?;
+        let log = inner.files.log(pod, name, attempt);
+        let id = self.create(&pod.uid, name, attempt, request).await;
+        let id = id.map_err(|error| failed(&error))?;
+        // Known before it runs: its end may come before the response.
+        let run = Run {
+            pod: pod.uid.clone(),
+            container: name.to_owned(),
+            attempt,
+            sandbox: sandbox.clone(),
+            image_id: None,
+            log,
+            falls_back_to_logs: launch.termination_message.falls_back_to_logs,
+            is_oom: false,
+            phase: Phase::Created,
+        };
+        inner.learn(Fact::Run(id.clone(), run));
+        let request = StartContainerRequest { container_id: id.clone() };
+        let started = self.client().start_container(request).await;
+        let status = inner.run_status(&id, &sandbox).await;
+        let status = status.map_err(|error| failed(&error))?;
+        let phase = status.as_ref().map(|(_, run)| run.phase.clone());
+        if let Some((id, run)) = status {
+            inner.learn(Fact::Run(id, run));
+        }
+        self.remove_old(&pod.uid, name).await;
+        match (started, phase) {
+            (Ok(_), _) | (Err(_), Some(Phase::Running { .. })) => Ok(()),
+            (Err(error), Some(Phase::Exited(_))) => {
+                Err(RuntimeError::Start { container: name.to_owned(), cause: error.to_string() })
+            }
+            (Err(error), Some(Phase::Created) | None) => Err(failed(&error)),
+        }
+    }
+
+    async fn stop(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        request: StopRequest,
+    ) -> Result<(), RuntimeError> {
+        let container_id = self.running(pod, container)?;
+        if request.interrupts {
+            let attempt = self.inner.with(|it| it.run(&container_id).map(|run| run.attempt));
+            let attempt = attempt.unwrap_or_default();
+            self.inner.files.mark_interrupted(pod, container, attempt).await?;
+        }
+        // A part of a second counts as a whole one: zero kills.
+        let seconds = request.within.as_millis().div_ceil(1000);
+        let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let inner = self.inner.clone();
+        // The call returns when the container has ended, and a second one cuts it short.
+        tokio::spawn(async move {
+            for _ in 0..STOP_CALLS_MAX {
+                let request = StopContainerRequest { container_id: container_id.clone(), timeout };
+                match inner.client.stop_container(request).await {
+                    Err(error) if error.is_away() => tokio::time::sleep(STOP_RETRY).await,
+                    Err(CallError::NotFound { .. }) | Ok(_) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "a container is not ended");
+                        break;
+                    }
+                }
+            }
+            inner.relist_soon.notify_one();
+        });
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        command: &[String],
+        timeout: Duration,
+    ) -> Result<CommandOutput, RuntimeError> {
+        let container_id = self.running(pod, container)?;
+        let seconds = timeout.as_millis().div_ceil(1000).max(1);
+        let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let request = ExecSyncRequest { container_id, cmd: command.to_vec(), timeout };
+        match self.client().exec_sync(request).await {
+            Ok(response) => {
+                let mut output = response.stdout;
+                output.extend(response.stderr);
+                output.truncate(OUTPUT_BYTES_MAX);
+                let output = String::from_utf8_lossy(&output).into_owned();
+                Ok(CommandOutput { code: Some(response.exit_code), output })
+            }
+            Err(
+                CallError::TimedOut { .. }
+                | CallError::Failed { code: tonic::Code::DeadlineExceeded, .. },
+            ) => Ok(CommandOutput { code: None, output: String::new() }),
+            Err(error) => Err(RuntimeError::Command {
+                container: container.to_owned(),
+                program: command.first().cloned().unwrap_or_default(),
+                source: io::Error::other(error),
+            }),
+        }
+    }
+
+    async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        let inner = &self.inner;
+        let running = inner.with(|knowledge| {
+            let mut runs = knowledge.runs().filter(|(_, run)| run.pod == pod.uid);
+            let running = runs.find(|(_, run)| matches!(run.phase, Phase::Running { .. }));
+            running.map(|(_, run)| run.container.clone())
+        });
+        if let Some(container) = running {
+            return Err(RuntimeError::StillRuns { container });
+        }
+        // A call with an unknown outcome may have made more than is known.
+        let listed = inner.list_sandboxes(Some(&pod.uid)).await;
+        for sandbox in listed.map_err(|error| sandbox_error(&error))? {
+            self.remove_sandbox(&sandbox.id).await.map_err(|error| sandbox_error(&error))?;
+        }
+        let listed = inner.list_containers(Some(&pod.uid), None).await;
+        for container in listed.map_err(|error| sandbox_error(&error))? {
+            let request = RemoveContainerRequest { container_id: container.id.clone() };
+            let removed = self.client().remove_container(request).await.map(drop);
+            removed.or_else(CallError::done_if_absent).map_err(|error| sandbox_error(&error))?;
+            inner.learn(Fact::Removed { id: container.id });
+        }
+        let left: Vec<String> = inner.with(|knowledge| {
+            let sandboxes = knowledge.sandboxes_of(&pod.uid).into_iter().map(|(id, _)| id);
+            let runs = knowledge.runs().filter(|(_, run)| run.pod == pod.uid).map(|(id, _)| id);
+            sandboxes.chain(runs).map(str::to_owned).collect()
+        });
+        for id in left {
+            inner.learn(Fact::Removed { id });
+        }
+        cgroups::remove(&pod.uid);
+        inner.files.remove(pod).await
+    }
+
+    fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {
+        self.inner.files.log_files(query)
+    }
+}
+
+impl CriRuntime {
+    /// What a container is asked to be, with its files in place.
+    async fn container_request(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        launch: &LaunchSpec,
+        attempt: u32,
+        sandbox: String,
+    ) -> Result<CreateContainerRequest, RuntimeError> {
+        let (inner, name) = (&self.inner, launch.container.as_str());
+        let refused = |reason| RuntimeError::Refused { reason };
+        let container = every_container(spec).find(|container| container.name == name);
+        let container = container
+            .ok_or_else(|| error_of("the pod has no such container any more".to_owned()))?;
+        let image = self.image(launch.image.as_deref().unwrap_or_default()).await?;
+        let sources = inner.files.mounts(&pod.uid, launch).await?;
+        let mounts: Vec<HostMount> = sources
+            .iter()
+            .map(|it| HostMount { path: it.path.clone(), host_path: it.source.clone() })
+            .collect();
+        let (sandbox_attempt, addresses) = inner.with(|knowledge| {
+            let sandbox = knowledge.sandbox(&sandbox);
+            sandbox.map(|it| (it.attempt, it.addresses.clone())).unwrap_or_default()
+        });
+        let of_host = tokio::fs::read_to_string("/etc/hosts").await.unwrap_or_default();
+        let hosts = hosts_file(spec, pod, &addresses, &of_host, &inner.node).map_err(refused)?;
+        let hosts = inner.files.write_hosts(&pod.uid, hosts).await?;
+        let message = inner.files.make_message_file(&pod.uid, name, attempt).await?;
+        let request = ContainerRequest {
+            pod: spec,
+            record: pod,
+            container: &container,
+            launch,
+            attempt,
+            image: &image,
+            mounts: &mounts,
+            hosts_file: Some(&hosts),
+            termination_file: Some(&message),
+            target: None,
+        };
+        let mut config = container_config(&request, &inner.node).map_err(refused)?;
+        for mount in &mut config.mounts {
+            // As under a kubelet, no container writes to the files that come from objects.
+            let host = std::path::Path::new(&mount.host_path);
+            mount.readonly |= sources.iter().any(|it| it.is_written_here && it.source == host);
+        }
+        debug_assert_eq!(config.log_path, container_log_path(name, attempt));
+        let sandbox_config: PodSandboxConfig =
+            sandbox_config(spec, pod, sandbox_attempt, &inner.node).map_err(refused)?;
+        Ok(CreateContainerRequest {
+            pod_sandbox_id: sandbox,
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        })
+    }
+
+    async fn image(&self, name: &str) -> Result<ImageFacts, RuntimeError> {
+        let image = image_status(self.client(), name).await.map_err(|error| failed(&error))?;
+        let image =
+            image.ok_or_else(|| error_of(format!("image {name:?} is not on the node any more")))?;
+        Ok(ImageFacts {
+            id: image.id,
+            user_id: image.uid.map(|user| user.value),
+            user_name: image.username,
+        })
+    }
+}
+
+/// A container was not made: a retry can succeed.
+fn failed(error: &CallError) -> RuntimeError {
+    error_of(error.to_string())
+}
+
+fn error_of(message: String) -> RuntimeError {
+    RuntimeError::Refused { reason: WaitReason { reason: "CreateContainerError", message } }
+}
+
+fn sandbox_error(error: &CallError) -> RuntimeError {
+    RuntimeError::Sandbox { cause: error.to_string() }
+}

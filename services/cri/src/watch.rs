@@ -1,0 +1,137 @@
+//! The tasks that keep the knowledge: the stream of events, the lists, and the rotation of logs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client::CallError;
+use crate::facts;
+use crate::knowledge::Phase;
+use crate::proto::{ContainerEventType, ReopenContainerLogRequest};
+use crate::inner::Inner;
+
+/// How often everything is listed while events come: it finds a lost one.
+const RELIST: Duration = Duration::from_mins(1);
+
+/// How often everything is listed without events, as a kubelet's generic PLEG; and how often a runtime is called that
+/// cannot be reached.
+const RELIST_BLIND: Duration = Duration::from_secs(1);
+
+/// A list after an event comes this much later: the runtime's own state lags by 50 to 280 ms, and the
+/// ends of a pod's containers come together.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// The wait before a stream of events begins again.
+const RESUBSCRIBE: Duration = Duration::from_millis(500);
+
+/// As a kubelet's containerLogMonitorInterval.
+const LOGS: Duration = Duration::from_secs(10);
+
+/// Starts the tasks. They end with `stop`.
+pub(crate) fn start(inner: &Arc<Inner>, is_containerd: bool, stop: &CancellationToken) {
+    let has_events = Arc::new(AtomicBool::new(false));
+    let (watching, seen) = (inner.clone(), has_events.clone());
+    let listing = inner.clone();
+    let rotating = inner.clone();
+    let tasks: [std::pin::Pin<Box<dyn Future<Output = ()> + Send>>; 3] = [
+        Box::pin(async move { subscribe(&watching, is_containerd, &seen).await }),
+        Box::pin(async move { relist(&listing, &has_events).await }),
+        Box::pin(async move { rotate_logs(&rotating).await }),
+    ];
+    for task in tasks {
+        let stop = stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(task).await });
+    }
+}
+
+/// Folds the runtime's events, as long as it has any.
+async fn subscribe(inner: &Inner, is_containerd: bool, has_events: &AtomicBool) {
+    loop {
+        let ended = if is_containerd {
+            task_events(inner, has_events).await
+        } else {
+            container_events(inner, has_events).await
+        };
+        has_events.store(false, Ordering::Relaxed);
+        inner.relist_soon.notify_one();
+        match ended {
+            Err(error @ CallError::Unimplemented { .. }) => {
+                tracing::info!(%error, "everything is listed each second instead");
+                return;
+            }
+            Err(error) => tracing::debug!(%error, "the runtime's events have ended"),
+            Ok(()) => {}
+        }
+        tokio::time::sleep(RESUBSCRIBE).await;
+    }
+}
+
+async fn task_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallError> {
+    // The call returns with the first event only: a stream in which nothing happens counts, too. What was
+    // lost before it began is found by a list.
+    has_events.store(true, Ordering::Relaxed);
+    let mut events = inner.client.task_events().await?;
+    inner.relist_soon.notify_one();
+    while let Ok(Some(event)) = events.message().await {
+        if let Some(fact) = facts::task_event(&event) {
+            inner.learn(fact);
+            // Its status adds the reason.
+            inner.relist_soon.notify_one();
+        }
+    }
+    Ok(())
+}
+
+async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallError> {
+    has_events.store(true, Ordering::Relaxed);
+    let mut events = inner.client.container_events().await?;
+    inner.relist_soon.notify_one();
+    while let Ok(Some(event)) = events.message().await {
+        if event.container_event_type() == ContainerEventType::ContainerStoppedEvent {
+            inner.relist_soon.notify_one();
+        }
+    }
+    Ok(())
+}
+
+/// Lists everything, again and again.
+async fn relist(inner: &Inner, has_events: &AtomicBool) {
+    loop {
+        let listed = inner.relist().await;
+        let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
+        let interval = if is_blind { RELIST_BLIND } else { RELIST };
+        inner.set_trouble(listed.err().map(|error| error.to_string()));
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = inner.relist_soon.notified() => tokio::time::sleep(SETTLED).await,
+        }
+    }
+}
+
+/// Rotates the logs that have grown.
+async fn rotate_logs(inner: &Inner) {
+    loop {
+        tokio::time::sleep(LOGS).await;
+        let running: Vec<(String, std::path::PathBuf)> = inner.with(|knowledge| {
+            let running = knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
+            running.map(|(id, run)| (id.to_owned(), run.log.clone())).collect()
+        });
+        for (id, log) in running {
+            let has_grown = |file: std::fs::Metadata| file.len() >= inner.log_bytes_max;
+            if !std::fs::metadata(&log).is_ok_and(has_grown) {
+                continue;
+            }
+            if let Err(error) = inner.files.rotate(&log, inner.log_files_max) {
+                tracing::warn!(%error, log = %log.display(), "a log is not rotated");
+                continue;
+            }
+            let reopened =
+                inner.client.reopen_container_log(ReopenContainerLogRequest { container_id: id }).await;
+            if let Err(error) = reopened {
+                tracing::warn!(%error, log = %log.display(), "a container writes to its old log file");
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The files of pods on the node: volumes, logs, and what a run of a container leaves behind.
+//!
+//! A runtime whose containers have file systems of their own mounts them from here ([`PodFiles`]). The
+//! process runtime links them into the root directories of its containers.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{LogQuery, RuntimeError};
+use crate::container::claim::ClaimView;
+use crate::container::volume::Volume;
+use crate::container::{LaunchSpec, Mount, WaitReason};
+use crate::disk::durable_file;
+use crate::disk::file_error::{FileError, blocking};
+use crate::disk::log_files::{log_files, rotated};
+use crate::disk::paths::{Paths, entries};
+use crate::pod::{PodRecord, PodUid};
+
+pub(super) mod claims;
+pub(super) mod secret_memory;
+pub(super) mod termination_file;
+pub(super) mod volumes;
+
+use claims::ClaimDirectories;
+use secret_memory::SecretMemory;
+use termination_file::TerminationFile;
+use volumes::Audience;
+
+/// The file of a run in which the container leaves its termination message.
+const MESSAGE_FILE: &str = "termination-log";
+
+/// The file of a run that ended for the machine's sake.
+const INTERRUPTED_FILE: &str = "interrupted";
+
+/// The pod's file of hosts.
+const HOSTS_FILE: &str = "etc-hosts";
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PodFiles(Arc<Files>);
+
+#[derive(Debug)]
+struct Files {
+    paths: Paths,
+    claims: ClaimDirectories,
+    secrets: SecretMemory,
+}
+
+/// A mount of a container, and its place on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountSource {
+    /// The mount's path, as the launch has it.
+    pub path: PathBuf,
+    /// The file or directory of the node, without links.
+    pub source: PathBuf,
+    /// The pod worker writes the volume, and containers only read it.
+    pub is_written_here: bool,
+}
+
+impl PodFiles {
+    /// Opens the files in the pod worker's directory. Needs the rights of root.
+    ///
+    /// # Errors
+    /// The path cannot be made absolute.
+    pub fn open(dir: &Path) -> Result<Self, FileError> {
+        let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
+        let paths = Paths::new(dir);
+        let secrets = SecretMemory::open(paths.dir());
+        if let Err(error) = secrets.keep(|pod| paths.pods().join(pod).is_dir()) {
+            tracing::warn!(%error, "secret volumes of removed pods are still in memory");
+        }
+        let claims = ClaimDirectories::new(paths.clone());
+        Ok(Self(Arc::new(Files { paths, claims, secrets })))
+    }
+
+    /// The pod worker's directory.
+    pub fn dir(&self) -> &Path {
+        self.0.paths.dir()
+    }
+
+    /// The logs of all pods.
+    pub fn logs(&self) -> PathBuf {
+        self.0.paths.all_logs()
+    }
+
+    /// The pods that have volumes or files of runs here.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn pods(&self) -> Result<Vec<PodUid>, FileError> {
+        let paths = &self.0.paths;
+        let all = entries(&paths.pods()).map_err(FileError::new("list", paths.pods()))?;
+        let uids = all.iter().filter_map(|entry| entry.file_name().into_string().ok());
+        let uids = uids.filter_map(|uid| PodUid::try_from(uid).ok());
+        let has_files =
+            |uid: &PodUid| paths.volumes(uid).is_dir() || paths.containers(uid).is_dir();
+        Ok(uids.filter(has_files).collect())
+    }
+
+    /// Writes the pod's volumes, or brings them up to date. On success containers see the new content.
+    ///
+    /// # Errors
+    /// See [`RuntimeError`].
+    pub async fn write_volumes(
+        &self,
+        pod: &PodRecord,
+        volumes: &[Volume],
+    ) -> Result<(), RuntimeError> {
+        let (files, pod, volumes) = (self.0.clone(), pod.uid.clone(), volumes.to_vec());
+        blocking(move || {
+            let Files { paths, claims, secrets } = &*files;
+            volumes::write(paths, claims, secrets, &pod, &volumes, Audience::Users)
+        })
+        .await
+    }
+
+    /// See [`super::Runtime::reclaim`].
+    ///
+    /// # Errors
+    /// See [`RuntimeError`].
+    pub async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
+        let (files, view) = (self.0.clone(), view.clone());
+        let (now, time) = (Instant::now(), Timestamp::now());
+        blocking(move || Ok(files.claims.reclaim(&view, hold, now, time)?)).await
+    }
+
+    /// The places of the mounts of a launch. The volumes have the pod's group after that.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Refused`] for a part of a volume that is not there, or of one that containers write.
+    pub async fn mounts(
+        &self,
+        pod: &PodUid,
+        launch: &LaunchSpec,
+    ) -> Result<Vec<MountSource>, RuntimeError> {
+        let (files, pod) = (self.0.clone(), pod.clone());
+        let (mounts, group) = (launch.mounts.clone(), launch.credentials.fs_group);
+        blocking(move || {
+            let (volumes, claims) = (files.paths.volumes(&pod), files.paths.all_claims());
+            if let Some(group) = group {
+                volumes::give_group(&volumes, &mounts, group, &claims)?;
+            }
+            mounts.iter().map(|mount| mount_source(&volumes, mount)).collect()
+        })
+        .await
+    }
+
+    /// Makes the empty file for the termination message of a run, and returns its path. Any user of the
+    /// container may write to it.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn make_message_file(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+    ) -> Result<PathBuf, RuntimeError> {
+        let file = self.message_file(pod, container, attempt, false);
+        let path = file.root.join(&file.path);
+        blocking(move || {
+            volumes::create(&file.root, 0o700)?;
+            file.prepare().map_err(FileError::new("make", &path))?;
+            let mode = Permissions::from_mode(0o666);
+            fs::set_permissions(&path, mode).map_err(FileError::new("open to all", &path))?;
+            Ok(path)
+        })
+        .await
+    }
+
+    /// The termination message of a run that has ended, if it left one. `log` is its log file, whose end is the
+    /// message if the policy says so.
+    pub fn message(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        log: Option<&Path>,
+        succeeded: bool,
+    ) -> Option<String> {
+        let file = self.message_file(pod, container, attempt, log.is_some());
+        file.message(log.unwrap_or(Path::new("")), succeeded)
+    }
+
+    /// Marks a run that ends for the machine's sake. The mark is durable when this returns.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn mark_interrupted(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+    ) -> Result<(), RuntimeError> {
+        let (files, dir) = (self.0.clone(), self.0.paths.run(pod, container, attempt));
+        blocking(move || {
+            let base = files.paths.dir();
+            durable_file::create_dir(base, &dir).map_err(FileError::new("create", &dir))?;
+            let path = dir.join(INTERRUPTED_FILE);
+            durable_file::write(&path, &()).map_err(FileError::new("mark", path))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether a run ends, or ended, for the machine's sake.
+    pub fn is_interrupted(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
+        self.0.paths.run(pod, container, attempt).join(INTERRUPTED_FILE).exists()
+    }
+
+    /// Writes the pod's file of hosts, and returns its path.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn write_hosts(&self, pod: &PodUid, text: String) -> Result<PathBuf, RuntimeError> {
+        let dir = self.0.paths.pod(pod);
+        blocking(move || {
+            volumes::create(&dir, 0o700)?;
+            let path = dir.join(HOSTS_FILE);
+            // A container has the file mounted: another file in its place would not be seen.
+            if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+                fs::write(&path, text).map_err(FileError::new("write", &path))?;
+            }
+            let mode = Permissions::from_mode(0o644);
+            fs::set_permissions(&path, mode).map_err(FileError::new("open to all", &path))?;
+            Ok(path)
+        })
+        .await
+    }
+
+    /// The log file of a run.
+    pub fn log(&self, pod: &PodRecord, container: &str, attempt: u32) -> PathBuf {
+        self.0.paths.log(pod, container, attempt)
+    }
+
+    /// Removes the files and the logs of a run, of which `files_max` log files may be there.
+    pub fn remove_run(
+        &self,
+        pod: &PodUid,
+        log: &Path,
+        container: &str,
+        attempt: u32,
+        files_max: u32,
+    ) {
+        // What cannot be removed now is removed with the pod.
+        let _ = fs::remove_dir_all(self.0.paths.run(pod, container, attempt));
+        let _ = fs::remove_file(log);
+        for number in 1..files_max {
+            let _ = fs::remove_file(rotated(log, number));
+        }
+    }
+
+    /// Renames a log file, so that `files_max` of them stay with the new one. The runtime opens the file anew.
+    ///
+    /// # Errors
+    /// The errors of the file system.
+    pub fn rotate(&self, log: &Path, files_max: u32) -> io::Result<()> {
+        for number in (1..files_max.saturating_sub(1)).rev() {
+            let from = rotated(log, number);
+            if from.exists() {
+                fs::rename(from, rotated(log, number + 1))?;
+            }
+        }
+        fs::rename(log, rotated(log, 1))
+    }
+
+    /// Removes everything of a pod but its record. It can be repeated.
+    ///
+    /// # Errors
+    /// See [`RuntimeError`].
+    pub async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        let (files, pod) = (self.0.clone(), pod.clone());
+        blocking(move || {
+            let (paths, uid) = (&files.paths, &pod.uid);
+            for path in [paths.logs(&pod), paths.containers(uid), paths.volumes(uid)] {
+                removed(&path, fs::remove_dir_all(&path))?;
+            }
+            let hosts = paths.pod(uid).join(HOSTS_FILE);
+            removed(&hosts, fs::remove_file(&hosts))?;
+            let place = paths.pod(uid);
+            files.secrets.remove(uid).map_err(FileError::new("remove the secrets of", place))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// See [`super::Runtime::log_files`].
+    ///
+    /// # Errors
+    /// The errors of the file system.
+    pub fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {
+        let LogQuery { namespace, pod, container, previous } = query;
+        log_files(&self.0.paths, namespace, pod, container, *previous)
+    }
+
+    fn message_file(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        falls_back_to_logs: bool,
+    ) -> TerminationFile {
+        let root = self.0.paths.run(pod, container, attempt);
+        TerminationFile { root, path: MESSAGE_FILE.into(), falls_back_to_logs }
+    }
+}
+
+/// The place of a mount. A container can put a link into a volume that it writes to, at any moment: no part of
+/// such a volume is mounted.
+fn mount_source(volumes: &Path, mount: &Mount) -> Result<MountSource, RuntimeError> {
+    let refused = |message: String| RuntimeError::Refused {
+        reason: WaitReason { reason: "CreateContainerConfigError", message },
+    };
+    let volume = volumes.join(&mount.volume);
+    let volume = fs::canonicalize(&volume).map_err(FileError::new("look at", &volume))?;
+    let is_written_here = volumes::is_written_here(volumes, mount);
+    let Some(part) = mount.sub_path.as_ref().filter(|part| !part.as_os_str().is_empty()) else {
+        return Ok(MountSource { path: mount.path.clone(), source: volume, is_written_here });
+    };
+    let is_plain = part.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_written_here || !is_plain {
+        return Err(refused(format!(
+            "volumeMounts of {:?}: subPath {} names a part of a volume that containers can change: \
+             mount all of it",
+            mount.volume,
+            part.display()
+        )));
+    }
+    match fs::canonicalize(volume.join(part)) {
+        Ok(source) if source.starts_with(&volume) => {
+            Ok(MountSource { path: mount.path.clone(), source, is_written_here })
+        }
+        _ => Err(refused(format!(
+            "volumeMounts of {:?}: the volume has no {}",
+            mount.volume,
+            part.display()
+        ))),
+    }
+}
+
+fn removed(path: &Path, result: io::Result<()>) -> Result<(), FileError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::new("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
