@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::CallError;
 use crate::facts;
+use crate::inner::Inner;
 use crate::knowledge::Phase;
 use crate::proto::{ContainerEventType, ReopenContainerLogRequest};
-use crate::inner::Inner;
 
 /// How often everything is listed while events come: it finds a lost one.
 const RELIST: Duration = Duration::from_mins(1);
@@ -115,7 +115,8 @@ async fn rotate_logs(inner: &Inner) {
     loop {
         tokio::time::sleep(LOGS).await;
         let running: Vec<(String, std::path::PathBuf)> = inner.with(|knowledge| {
-            let running = knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
+            let running =
+                knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
             running.map(|(id, run)| (id.to_owned(), run.log.clone())).collect()
         });
         for (id, log) in running {
@@ -127,8 +128,10 @@ async fn rotate_logs(inner: &Inner) {
                 tracing::warn!(%error, log = %log.display(), "a log is not rotated");
                 continue;
             }
-            let reopened =
-                inner.client.reopen_container_log(ReopenContainerLogRequest { container_id: id }).await;
+            let reopened = inner
+                .client
+                .reopen_container_log(ReopenContainerLogRequest { container_id: id })
+                .await;
             if let Err(error) = reopened {
                 tracing::warn!(%error, log = %log.display(), "a container writes to its old log file");
             }

@@ -11,14 +11,11 @@ use tonic::{Request, Response, Status};
 use super::feed::{Feed, Happening, Reply};
 use super::life::Life;
 use super::state::Start;
-use super::{Oom, Services, Shared};
+use super::{END_WITHIN, Oom, Services, Shared};
 
 /// The exit codes of processes that ended by a signal.
 const KILLED: i32 = 137;
 const TERMINATED: i32 = 143;
-
-/// The time limit of an end that has begun.
-const END_WITHIN: Duration = Duration::from_secs(10);
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -344,7 +341,7 @@ impl Shared {
     }
 
     /// Whether the container has ended, or is gone, within a time.
-    async fn ended_within(&self, id: &str, within: Duration) -> bool {
+    pub(super) async fn ended_within(&self, id: &str, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut ends = self.ends.subscribe();
         loop {
