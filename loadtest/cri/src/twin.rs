@@ -55,7 +55,7 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 /// A running twin; it ends when dropped.
 #[derive(Debug)]
 pub struct Twin {
-    shared: Arc<Shared>,
+    shared: Arc<Core>,
     socket: PathBuf,
     /// `None`: nothing listens.
     server: Option<JoinHandle<()>>,
@@ -63,11 +63,11 @@ pub struct Twin {
 
 /// The services on the wire.
 #[derive(Clone, Debug)]
-struct Services(Arc<Shared>);
+struct Services(Arc<Core>);
 
 /// What the services share.
 #[derive(Debug)]
-struct Shared {
+struct Core {
     state: Mutex<State>,
     faults: Mutex<Faults>,
     happenings: broadcast::Sender<Happening>,
@@ -91,7 +91,7 @@ impl Twin {
     /// The socket cannot be bound.
     pub fn start(socket: &Path) -> Result<Self, LabError> {
         let (happenings, _) = broadcast::channel(EVENTS_MAX);
-        let shared = Shared {
+        let shared = Core {
             state: Mutex::default(),
             faults: Mutex::default(),
             happenings,
@@ -182,7 +182,7 @@ impl Drop for Twin {
     }
 }
 
-fn serve(shared: &Arc<Shared>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
+fn serve(shared: &Arc<Core>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
     let listener = UnixListener::bind(socket).map_err(DaemonError::file(socket))?;
     let services = Services(Arc::clone(shared));
     let server = Server::builder()
@@ -201,7 +201,7 @@ enum Oom {
     No,
 }
 
-impl Shared {
+impl Core {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is whole before a panic could occur.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use super::feed::{Feed, Happening, Reply};
 use super::life::Life;
 use super::state::Start;
-use super::{END_WITHIN, Oom, Services, Shared};
+use super::{Core, END_WITHIN, Oom, Services};
 
 /// The exit codes of processes that ended by a signal.
 const KILLED: i32 = 137;
@@ -261,6 +261,9 @@ impl RuntimeService for Services {
         self.0
             .call("ExecSync", async || {
                 self.0.state().exec(&id)?;
+                if cmd == Life::probe() {
+                    return Ok(ExecSyncResponse::default());
+                }
                 match Life::of(&cmd) {
                     Life::Exit { code, .. } => {
                         Ok(ExecSyncResponse { exit_code: code, ..ExecSyncResponse::default() })
@@ -320,7 +323,7 @@ impl RuntimeService for Services {
 }
 
 /// Lets a container live: one that ends by itself does so at its time.
-fn live(shared: &Arc<Shared>, id: &str, life: Life) {
+fn live(shared: &Arc<Core>, id: &str, life: Life) {
     let Some((time, code)) = life.own_end() else { return };
     let (shared, id) = (Arc::clone(shared), id.to_owned());
     let oom = if life == Life::Greedy { Oom::Yes } else { Oom::No };
@@ -330,7 +333,7 @@ fn live(shared: &Arc<Shared>, id: &str, life: Life) {
     });
 }
 
-impl Shared {
+impl Core {
     /// Kills a container, and returns when CRI knows of its end.
     async fn kill(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         self.end(id, KILLED, Oom::No);

@@ -161,7 +161,26 @@ impl Case {
         let config = self.container("main", life);
         let container = self.create(&sandbox, config).await.expect("a container");
         self.start(&container).await.expect("it starts");
+        if matches!(life, Life::Forever | Life::Stubborn) {
+            let ready = || async {
+                let code = self.exec(&container, Life::probe(), 30).await.expect("it runs");
+                (code == 0).then_some(())
+            };
+            until("the signals of a container", ready).await;
+        }
         (sandbox, container)
+    }
+
+    /// The exit code of a command in a container.
+    pub(crate) async fn exec(
+        &self,
+        container: &str,
+        command: Vec<String>,
+        seconds: i64,
+    ) -> Result<i32, Status> {
+        let container_id = container.to_owned();
+        let request = ExecSyncRequest { container_id, cmd: command, timeout: seconds };
+        Ok(self.runtime().exec_sync(request).await?.into_inner().exit_code)
     }
 
     pub(crate) async fn stop(&self, container: &str, seconds: i64) -> Result<(), Status> {

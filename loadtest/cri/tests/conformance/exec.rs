@@ -1,15 +1,12 @@
 //! Commands in containers.
 
-use headwater_cri::proto::*;
 use headwater_cri_lab::Life;
 use tonic::{Code, Status};
 
 use crate::bench::{Case, assert_fails};
 
 async fn exec(case: &Case, id: &str, life: Life, seconds: i64) -> Result<i32, Status> {
-    let request =
-        ExecSyncRequest { container_id: id.to_owned(), cmd: life.command(), timeout: seconds };
-    Ok(case.runtime().exec_sync(request).await?.into_inner().exit_code)
+    case.exec(id, life.command(), seconds).await
 }
 
 pub(crate) async fn an_exec_has_the_exit_code(case: &Case) {

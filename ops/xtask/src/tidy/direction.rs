@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 25] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
