@@ -213,7 +213,8 @@ mod tests {
         assert!(matches!(of(refused), ImageError::Refused { .. }));
         assert!(matches!(of("invalid reference format"), ImageError::InvalidName { .. }));
         assert!(matches!(of("no space left on device"), ImageError::Runtime { .. }));
-        let absent = failed("x", CallError::NotFound { call, message: "r/x:1: not found".to_owned() });
+        let absent =
+            failed("x", CallError::NotFound { call, message: "r/x:1: not found".to_owned() });
         assert!(matches!(absent, ImageError::Refused { .. }));
     }
 }

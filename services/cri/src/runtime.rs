@@ -28,9 +28,9 @@ use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
 use crate::proto::{
-    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-    StopContainerRequest, StopPodSandboxRequest,
+    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig, RemoveContainerRequest,
+    RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
+    StopPodSandboxRequest,
 };
 use crate::spec::{
     ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
@@ -203,10 +203,13 @@ impl CriRuntime {
             signal: None,
             started_at: end.started_at,
             finished_at: end.finished_at,
-            reason: if is_unseen { "ContainerStatusUnknown".to_owned() } else { end.reason.clone() },
+            reason: if is_unseen {
+                "ContainerStatusUnknown".to_owned()
+            } else {
+                end.reason.clone()
+            },
             message: left.or(words),
-            interrupted: is_unseen
-                || files.is_interrupted(&run.pod, &run.container, run.attempt),
+            interrupted: is_unseen || files.is_interrupted(&run.pod, &run.container, run.attempt),
         }
     }
 }
@@ -280,7 +283,9 @@ impl Runtime for CriRuntime {
         let attempt = match latest {
             Some(sandbox) if sandbox.is_ready => return Ok(()),
             Some(sandbox) if !sandbox.is_closed => {
-                return Err(RuntimeError::Sandbox { cause: "the lost one is not closed".to_owned() });
+                return Err(RuntimeError::Sandbox {
+                    cause: "the lost one is not closed".to_owned(),
+                });
             }
             Some(sandbox) => sandbox.attempt + 1,
             None => 0,

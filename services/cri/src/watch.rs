@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::CallError;
 use crate::facts;
+use crate::inner::Inner;
 use crate::knowledge::Phase;
 use crate::proto::{ContainerEventType, ReopenContainerLogRequest};
-use crate::inner::Inner;
 
 /// How often everything is listed while events come: it finds a lost one.
 const RELIST: Duration = Duration::from_mins(1);
@@ -102,7 +102,11 @@ async fn relist(inner: &Inner, has_events: &AtomicBool) {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
         let interval = if is_blind { RELIST_BLIND } else { RELIST };
-        inner.set_trouble(listed.err().map(|error| error.to_string()));
+        let trouble = match listed {
+            Ok(()) => inner.condition().await,
+            Err(error) => Some(error.to_string()),
+        };
+        inner.set_trouble(trouble);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = inner.relist_soon.notified() => tokio::time::sleep(SETTLED).await,
@@ -115,7 +119,8 @@ async fn rotate_logs(inner: &Inner) {
     loop {
         tokio::time::sleep(LOGS).await;
         let running: Vec<(String, std::path::PathBuf)> = inner.with(|knowledge| {
-            let running = knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
+            let running =
+                knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
             running.map(|(id, run)| (id.to_owned(), run.log.clone())).collect()
         });
         for (id, log) in running {
@@ -127,8 +132,10 @@ async fn rotate_logs(inner: &Inner) {
                 tracing::warn!(%error, log = %log.display(), "a log is not rotated");
                 continue;
             }
-            let reopened =
-                inner.client.reopen_container_log(ReopenContainerLogRequest { container_id: id }).await;
+            let reopened = inner
+                .client
+                .reopen_container_log(ReopenContainerLogRequest { container_id: id })
+                .await;
             if let Err(error) = reopened {
                 tracing::warn!(%error, log = %log.display(), "a container writes to its old log file");
             }

@@ -46,13 +46,8 @@ fn exited(code: i32, is_oom: bool) -> Phase {
 }
 
 fn sandbox(number: u8, is_ready: bool) -> (String, Sandbox) {
-    let sandbox = Sandbox {
-        pod: pod(number),
-        attempt: 0,
-        is_ready,
-        is_closed: false,
-        addresses: Vec::new(),
-    };
+    let sandbox =
+        Sandbox { pod: pod(number), attempt: 0, is_ready, is_closed: false, addresses: Vec::new() };
     (format!("s{number}"), sandbox)
 }
 
@@ -69,8 +64,7 @@ fn world() -> impl Strategy<Value = World> {
     let runs = prop::collection::vec(prop::option::of((0..3_i32, any::<bool>())), 0..8);
     let sandboxes = prop::collection::vec(any::<bool>(), 3);
     (runs, sandboxes).prop_map(|(ends, ready)| {
-        let mut world =
-            World { sandboxes: vec![], runs: vec![], events: vec![], lagging: vec![] };
+        let mut world = World { sandboxes: vec![], runs: vec![], events: vec![], lagging: vec![] };
         for (number, is_ready) in (0..).zip(ready) {
             let (id, sandbox) = sandbox(number, is_ready);
             if !is_ready {
