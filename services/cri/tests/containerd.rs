@@ -181,7 +181,7 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     // Another pod worker adopts the pod.
     drop(node.runtime);
     (node.runtime, node.noticed) = open_in(&containerd, node.dir.path()).await;
-    assert_eq!(node.runtime.pods(), [record.uid.clone()]);
+    assert_eq!(node.runtime.pods(), std::slice::from_ref(&record.uid));
     let adopted = node.runtime.pod(&record.uid);
     assert_eq!((adopted.sandbox, adopted.addresses), (SandboxState::Ready, state.addresses));
     let runs = history(&node.runtime).expect("runs");
@@ -191,7 +191,7 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     let request = StopRequest { within: Duration::from_secs(20), interrupts: true };
     node.runtime.stop(&record.uid, "main", request).await.expect("it is asked");
     let exit = ended(&node.runtime, 1).await;
-    assert_eq!((exit.code, exit.message.as_deref(), exit.interrupted), (3, Some("bye"), true));
+    assert_eq!((exit.code, exit.message.as_deref(), exit.interrupted), (3, Some("bye\n"), true));
 
     // Nothing is left.
     node.runtime.close(&record.uid).await.expect("the sandbox closes");
