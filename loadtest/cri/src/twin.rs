@@ -49,21 +49,25 @@ const EVENTS_MAX: usize = 1024;
 /// The time from containerd's event of an end until CRI has it, as of an idle containerd.
 const END_LAG: Duration = Duration::from_millis(20);
 
+/// The time limit of an end that has begun.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
 /// A running twin; it ends when dropped.
 #[derive(Debug)]
 pub struct Twin {
-    shared: Arc<Shared>,
+    shared: Arc<Core>,
     socket: PathBuf,
-    server: JoinHandle<()>,
+    /// `None`: nothing listens.
+    server: Option<JoinHandle<()>>,
 }
 
 /// The services on the wire.
 #[derive(Clone, Debug)]
-struct Services(Arc<Shared>);
+struct Services(Arc<Core>);
 
 /// What the services share.
 #[derive(Debug)]
-struct Shared {
+struct Core {
     state: Mutex<State>,
     faults: Mutex<Faults>,
     happenings: broadcast::Sender<Happening>,
@@ -87,14 +91,14 @@ impl Twin {
     /// The socket cannot be bound.
     pub fn start(socket: &Path) -> Result<Self, LabError> {
         let (happenings, _) = broadcast::channel(EVENTS_MAX);
-        let shared = Shared {
+        let shared = Core {
             state: Mutex::default(),
             faults: Mutex::default(),
             happenings,
             ends: watch::Sender::new(0),
         };
         let shared = Arc::new(shared);
-        let server = serve(&shared, socket)?;
+        let server = Some(serve(&shared, socket)?);
         Ok(Self { shared, socket: socket.to_owned(), server })
     }
 
@@ -113,15 +117,16 @@ impl Twin {
             self.shared.state().lose_all();
             self.shared.ends.send_modify(|ends| *ends += 1);
         }
-        self.server = serve(&self.shared, &self.socket)?;
+        self.server = Some(serve(&self.shared, &self.socket)?);
         Ok(())
     }
 
     /// Ends every connection; nothing listens until [`restart`](Self::restart).
     pub async fn stop(&mut self) {
-        self.server.abort();
+        let Some(server) = self.server.take() else { return };
+        server.abort();
         // An aborted task ends with an error.
-        let _ = (&mut self.server).await;
+        let _ = server.await;
         let _ = std::fs::remove_file(&self.socket);
     }
 
@@ -155,9 +160,11 @@ impl Twin {
         self.shared.state().set_cri_events(are_there);
     }
 
-    /// A running container ends with a code, by itself.
-    pub fn end(&self, container: &str, code: i32) {
-        self.shared.end(container, code, Oom::No);
+    /// A running container ends with a code, by itself. When this returns, CRI knows it.
+    pub async fn end(&self, container: &str, code: i32) {
+        if let Some(id) = self.shared.end(container, code, Oom::No) {
+            self.shared.ended_within(&id, END_WITHIN).await;
+        }
     }
 
     /// How many times a container was started, by its name; pods of all attempts count.
@@ -168,12 +175,14 @@ impl Twin {
 
 impl Drop for Twin {
     fn drop(&mut self) {
-        self.server.abort();
+        if let Some(server) = &self.server {
+            server.abort();
+        }
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-fn serve(shared: &Arc<Shared>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
+fn serve(shared: &Arc<Core>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
     let listener = UnixListener::bind(socket).map_err(DaemonError::file(socket))?;
     let services = Services(Arc::clone(shared));
     let server = Server::builder()
@@ -192,7 +201,7 @@ enum Oom {
     No,
 }
 
-impl Shared {
+impl Core {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is whole before a panic could occur.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -227,18 +236,20 @@ impl Shared {
     }
 
     /// Ends a container: containerd's event comes at once, CRI knows a moment later.
-    fn end(self: &Arc<Self>, container: &str, code: i32, oom: Oom) {
-        let Some(id) = self.state().begin_end(container) else { return };
+    /// Returns the id of the container, if it ran.
+    fn end(self: &Arc<Self>, container: &str, code: i32, oom: Oom) -> Option<String> {
+        let id = self.state().begin_end(container)?;
         if oom == Oom::Yes {
             self.happens(Happening::Oom(id.clone()));
         }
         self.happens(Happening::Exit { container: id.clone(), code });
-        let shared = Arc::clone(self);
+        let (shared, ended) = (Arc::clone(self), id.clone());
         tokio::spawn(async move {
             tokio::time::sleep(END_LAG).await;
-            shared.state().end(&id, code, oom);
-            shared.happens(Happening::Stopped(id));
+            shared.state().end(&ended, code, oom);
+            shared.happens(Happening::Stopped(ended));
             shared.ends.send_modify(|ends| *ends += 1);
         });
+        Some(id)
     }
 }

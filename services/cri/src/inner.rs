@@ -13,8 +13,12 @@ use crate::knowledge::{Fact, Knowledge, Phase, Run, Sandbox};
 use crate::proto::{
     self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
+    StatusRequest,
 };
 use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID};
+
+/// The conditions without which no pod runs, as the CRI names them.
+const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 
 /// See the module.
 #[derive(Debug)]
@@ -57,6 +61,20 @@ impl Inner {
             _ => {}
         }
         *before = trouble;
+    }
+
+    /// Which condition of the runtime is not met: it has no network yet, or is not ready.
+    pub(crate) async fn condition(&self) -> Option<String> {
+        match self.client.status(StatusRequest { verbose: false }).await {
+            Ok(response) => {
+                let conditions = response.status.unwrap_or_default().conditions;
+                let failed = conditions.into_iter().find(|condition| {
+                    !condition.status && CONDITIONS.contains(&condition.r#type.as_str())
+                })?;
+                Some(format!("{} is false: {} {}", failed.r#type, failed.reason, failed.message))
+            }
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// The labels of everything that this pod worker runs.

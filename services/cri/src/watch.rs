@@ -102,7 +102,11 @@ async fn relist(inner: &Inner, has_events: &AtomicBool) {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
         let interval = if is_blind { RELIST_BLIND } else { RELIST };
-        inner.set_trouble(listed.err().map(|error| error.to_string()));
+        let trouble = match listed {
+            Ok(()) => inner.condition().await,
+            Err(error) => Some(error.to_string()),
+        };
+        inner.set_trouble(trouble);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = inner.relist_soon.notified() => tokio::time::sleep(SETTLED).await,

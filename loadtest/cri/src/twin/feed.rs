@@ -9,7 +9,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::Shared;
+use super::Core;
 use super::faults::EventFault;
 
 /// What happens to a container.
@@ -34,14 +34,14 @@ pub(super) type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>
 
 /// A subscription.
 pub(super) struct Feed {
-    shared: Arc<Shared>,
+    shared: Arc<Core>,
     happenings: broadcast::Receiver<Happening>,
     ready: VecDeque<Happening>,
     late: VecDeque<Happening>,
 }
 
 impl Feed {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<Core>) -> Self {
         let happenings = shared.happenings.subscribe();
         let shared = Arc::clone(shared);
         Self { shared, happenings, ready: VecDeque::new(), late: VecDeque::new() }

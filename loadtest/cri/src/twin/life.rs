@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The words before a life's script.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
+/// The file by which a container says that its signals are set up.
+const READY: &str = "/tmp/ready";
+
 /// What a container does until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -29,8 +32,8 @@ impl Life {
     /// The command with which containerd makes a container live so, from an image with a shell.
     pub fn command(self) -> Vec<String> {
         let script = match self {
-            Self::Forever => "exec sleep 100000 & trap 'exit 143' TERM; wait".to_owned(),
-            Self::Stubborn => "trap '' TERM; while :; do sleep 1; done".to_owned(),
+            Self::Forever => format!("trap 'exit 143' TERM; : > {READY}; sleep 100000 & wait"),
+            Self::Stubborn => format!("trap '' TERM; : > {READY}; while :; do sleep 1; done"),
             Self::Exit { code, tenths } => {
                 format!("sleep {}.{}; exit {code}", tenths / 10, tenths % 10)
             }
@@ -39,6 +42,12 @@ impl Life {
         };
         let shell = SHELL.iter().map(ToString::to_string);
         shell.chain([script]).collect()
+    }
+
+    /// A command that succeeds once a container that runs until it is asked to end, or killed, has set
+    /// up its signals. Before that a signal may be lost, or end it.
+    pub fn probe() -> Vec<String> {
+        ["/bin/test", "-e", READY].map(str::to_owned).to_vec()
     }
 
     /// The life of a command; one that is no life runs forever.

@@ -11,14 +11,11 @@ use tonic::{Request, Response, Status};
 use super::feed::{Feed, Happening, Reply};
 use super::life::Life;
 use super::state::Start;
-use super::{Oom, Services, Shared};
+use super::{Core, END_WITHIN, Oom, Services};
 
 /// The exit codes of processes that ended by a signal.
 const KILLED: i32 = 137;
 const TERMINATED: i32 = 143;
-
-/// The time limit of an end that has begun.
-const END_WITHIN: Duration = Duration::from_secs(10);
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -264,6 +261,9 @@ impl RuntimeService for Services {
         self.0
             .call("ExecSync", async || {
                 self.0.state().exec(&id)?;
+                if cmd == Life::probe() {
+                    return Ok(ExecSyncResponse::default());
+                }
                 match Life::of(&cmd) {
                     Life::Exit { code, .. } => {
                         Ok(ExecSyncResponse { exit_code: code, ..ExecSyncResponse::default() })
@@ -323,7 +323,7 @@ impl RuntimeService for Services {
 }
 
 /// Lets a container live: one that ends by itself does so at its time.
-fn live(shared: &Arc<Shared>, id: &str, life: Life) {
+fn live(shared: &Arc<Core>, id: &str, life: Life) {
     let Some((time, code)) = life.own_end() else { return };
     let (shared, id) = (Arc::clone(shared), id.to_owned());
     let oom = if life == Life::Greedy { Oom::Yes } else { Oom::No };
@@ -333,7 +333,7 @@ fn live(shared: &Arc<Shared>, id: &str, life: Life) {
     });
 }
 
-impl Shared {
+impl Core {
     /// Kills a container, and returns when CRI knows of its end.
     async fn kill(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         self.end(id, KILLED, Oom::No);
@@ -344,7 +344,7 @@ impl Shared {
     }
 
     /// Whether the container has ended, or is gone, within a time.
-    async fn ended_within(&self, id: &str, within: Duration) -> bool {
+    pub(super) async fn ended_within(&self, id: &str, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut ends = self.ends.subscribe();
         loop {

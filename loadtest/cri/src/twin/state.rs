@@ -41,7 +41,7 @@ struct Sandbox {
 
 /// A container of a sandbox.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct ContainerRecord {
     sandbox: String,
     config: ContainerConfig,
     state: ContainerState,
@@ -60,7 +60,7 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct State {
     sandboxes: BTreeMap<String, Sandbox>,
-    containers: BTreeMap<String, Held>,
+    containers: BTreeMap<String, ContainerRecord>,
     /// Names of sandboxes and containers, with the ids that have them.
     names: BTreeMap<String, String>,
     images: BTreeSet<String>,
@@ -237,7 +237,7 @@ impl State {
             )));
         }
         let life = self.lives.get(&name).copied().unwrap_or_else(|| Life::of(&config.command));
-        let container = Held {
+        let container = ContainerRecord {
             sandbox: sandbox.to_owned(),
             config,
             state: ContainerState::ContainerCreated,
@@ -340,7 +340,7 @@ impl State {
     }
 
     pub(super) fn list_containers(&self, filter: &ContainerFilter) -> Vec<Container> {
-        let fits = |(id, container): &(&String, &Held)| {
+        let fits = |(id, container): &(&String, &ContainerRecord)| {
             (filter.id.is_empty() || **id == filter.id)
                 && (filter.pod_sandbox_id.is_empty() || container.sandbox == filter.pod_sandbox_id)
                 && filter.state.as_ref().is_none_or(|wanted| wanted.state() == container.state)
@@ -423,7 +423,7 @@ impl Sandbox {
     }
 }
 
-impl Held {
+impl ContainerRecord {
     fn finish(&mut self, code: i32, reason: &'static str) {
         self.state = ContainerState::ContainerExited;
         self.exit_code = code;

@@ -51,7 +51,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
         &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
-    ("headwater-cri", &["edged", "event", "telemetry"]),
+    ("headwater-cri", &["edged", "event"]),
     ("headwater-settings", &["event"]),
     (
         "headwater-operator",

@@ -17,6 +17,10 @@ use crate::pod::{
 /// A container that was asked to end has at least this long, as under a kubelet.
 pub(crate) const TERMINATION_MIN: Duration = Duration::from_secs(2);
 
+/// The time until a runtime that did not report on an image is asked again: as long as its socket is
+/// away at a restart.
+const INSPECT_AGAIN: Duration = Duration::from_secs(1);
+
 /// A kill without effect is repeated after this.
 const KILL_AGAIN: Duration = Duration::from_secs(5);
 
@@ -238,6 +242,8 @@ impl Planner<'_> {
             ImageState::Unknown => {
                 let message = format!("the runtime does not report on image {image:?}");
                 self.wait(container, "ImageInspectError", message);
+                // No news wakes the worker: a call failed, and the runtime may report now.
+                self.wake(self.facts.now + INSPECT_AGAIN);
             }
         }
     }

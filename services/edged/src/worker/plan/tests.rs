@@ -482,6 +482,9 @@ fn an_image_is_pulled_by_its_policy() {
         let plan = plan_in(Sandbox::Ready, &pod(spec), Fate::Run, None, &containers, now);
         assert_eq!(plan.actions, action.into_iter().collect::<Vec<_>>(), "{policy}, {image:?}");
         assert_eq!(plan.waiting.get("a").map(|reason| reason.reason), waits, "{policy}, {image:?}");
+        // A call that failed brings no news, so the worker looks again by itself.
+        let waits_for_a_time = matches!(waits, Some("ImageInspectError" | "ErrImagePull"));
+        assert_eq!(plan.wake_at.is_some(), waits_for_a_time, "{policy}, {image:?}");
     }
 }
 

@@ -1,0 +1,84 @@
+//! The event streams: containerd's, and CRI's own.
+
+use headwater_cri::proto::containerd::{Envelope, SubscribeRequest, TaskExit, TaskOom};
+use headwater_cri::proto::*;
+use headwater_cri_lab::Life;
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::{Code, Request};
+
+use crate::bench::{Case, DEADLINE, assert_fails};
+use crate::containers::greedy;
+
+/// Events that a case has not read.
+const EVENTS_MAX: usize = 64;
+
+/// Subscribes. The call answers with its first event only, so a task makes it; when this returns
+/// the runtime has the subscription.
+async fn subscribe(case: &Case) -> mpsc::Receiver<Envelope> {
+    let filter = "namespace==k8s.io,topic~=\"/tasks/\"".to_owned();
+    let mut request = Request::new(SubscribeRequest { filters: vec![filter] });
+    let namespace = "k8s.io".parse().expect("a value");
+    request.metadata_mut().insert("containerd-namespace", namespace);
+    let (events, received) = mpsc::channel(EVENTS_MAX);
+    let mut client = case.events.clone();
+    tokio::spawn(async move {
+        let mut stream = client.subscribe(request).await.expect("a stream").into_inner();
+        while let Ok(Some(event)) = stream.message().await {
+            if events.send(event).await.is_err() {
+                return;
+            }
+        }
+    });
+    received
+}
+
+/// The next event of a container that is an exit or a kill for memory.
+async fn next(events: &mut mpsc::Receiver<Envelope>, container: &str) -> Envelope {
+    loop {
+        let event = timeout(DEADLINE, events.recv()).await.expect("an event in time");
+        let event = event.expect("the stream goes on");
+        let value = event.event.as_ref().expect("a value").value.as_slice();
+        let id = match event.topic.as_str() {
+            "/tasks/exit" => TaskExit::decode(value).expect("an exit").container_id,
+            "/tasks/oom" => TaskOom::decode(value).expect("a kill").container_id,
+            _ => continue,
+        };
+        if id == container {
+            return event;
+        }
+    }
+}
+
+fn exit(event: &Envelope) -> TaskExit {
+    assert_eq!(event.topic, "/tasks/exit");
+    let value = &event.event.as_ref().expect("a value").value;
+    TaskExit::decode(value.as_slice()).expect("an exit")
+}
+
+pub(crate) async fn an_end_comes_as_an_event(case: &Case) {
+    let mut events = subscribe(case).await;
+    let (sandbox, container) = case.running(Life::Exit { code: 3, tenths: 5 }).await;
+    let exit = exit(&next(&mut events, &container).await);
+    assert_eq!((exit.id, exit.exit_status), (container.clone(), 3));
+    assert!(exit.exited_at.is_some());
+    // CRI knows a moment later.
+    assert_eq!(case.ended(&container).await.exit_code, 3);
+    case.clean(&sandbox).await;
+}
+
+pub(crate) async fn a_kill_for_memory_comes_before_the_end(case: &Case) {
+    let mut events = subscribe(case).await;
+    let sandbox = case.run_pod().await.expect("a sandbox");
+    let container = case.create(&sandbox, greedy(case)).await.expect("a container");
+    case.start(&container).await.expect("it starts");
+    assert_eq!(next(&mut events, &container).await.topic, "/tasks/oom");
+    assert_eq!(exit(&next(&mut events, &container).await).exit_status, 137);
+    case.clean(&sandbox).await;
+}
+
+pub(crate) async fn cris_own_events_are_absent(case: &Case) {
+    let answer = case.runtime().get_container_events(GetEventsRequest {}).await;
+    assert_fails(answer.map(drop), Code::Unimplemented, "GetContainerEvents");
+}

@@ -1,0 +1,135 @@
+//! The edge and the pod worker of one test, and its pods.
+
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headwater_cri::CriSettings;
+use headwater_cri_lab::BUSYBOX_IMAGE;
+use headwater_edged::{Edged, EdgedConfig, Handle, NOTICES_MAX, RuntimeKind, Settings};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::fake_edge::FakeEdge;
+
+/// The time limit of what takes containerd several calls.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The interval between two looks.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Everything one test needs beside the runtime.
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    pub(crate) edge: FakeEdge,
+    socket: PathBuf,
+}
+
+impl Bench {
+    pub(crate) fn new(socket: &Path) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let edge = FakeEdge::start(&dir.path().join("edge.sock"), &[], true);
+        Self { dir, edge, socket: socket.to_owned() }
+    }
+
+    pub(crate) async fn edged(&self) -> Handle {
+        let node = "gw-1".parse().expect("a node name");
+        let dir = self.dir.path().join("edged");
+        // The runtime is given; its kind only decides how many pods there is room for.
+        let kind = RuntimeKind::Hollow;
+        let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
+        config.settings = Settings {
+            backoff_base: Duration::from_millis(40),
+            backoff_cap: Duration::from_millis(200),
+            ..Settings::default()
+        };
+        let (notices, noticed) = mpsc::channel(NOTICES_MAX);
+        let cri = CriSettings::new(self.socket.clone());
+        let runtime =
+            headwater_cri::open(&cri, &config.node, &config.dir, &config.settings, notices);
+        let runtime = runtime.await.expect("the runtime opens");
+        Edged::spawn_with(config, runtime, noticed).await.expect("the pod worker starts")
+    }
+
+    /// The latest status of a pod that is as wanted.
+    pub(crate) async fn status(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let latest = || crate::fake_edge::latest_status(&self.edge.operations(), name);
+        let found = until(|| async { latest().filter(&wanted) }).await;
+        found.unwrap_or_else(|| panic!("waited {DEADLINE:?} for {what}; at last: {:#?}", latest()))
+    }
+
+    /// A pod in the machine's network whose container notes each start and runs the script.
+    pub(crate) fn pod(&self, name: &str, script: &str) -> Value {
+        let script = format!("echo start >> /notes/{name}; {script}");
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "uid": uid(name)},
+            "spec": {
+                "nodeName": "gw-1",
+                "hostNetwork": true,
+                "terminationGracePeriodSeconds": 2,
+                "containers": [{
+                    "name": name, "image": BUSYBOX_IMAGE,
+                    "command": ["/bin/sh", "-c", script],
+                    "volumeMounts": [{"name": "notes", "mountPath": "/notes"}],
+                }],
+                "volumes": [{"name": "notes", "hostPath": {"path": self.notes()}}],
+            },
+        })
+    }
+
+    fn notes(&self) -> PathBuf {
+        let notes = self.dir.path().join("notes");
+        fs::create_dir_all(&notes).expect("a folder");
+        notes
+    }
+
+    /// How many times the pod's container started.
+    pub(crate) fn starts(&self, name: &str) -> usize {
+        let notes = fs::read_to_string(self.notes().join(name)).unwrap_or_default();
+        notes.lines().count()
+    }
+
+    /// Asks for the end of the pod, and takes it away once edged says so.
+    pub(crate) async fn delete(&self, pod: &Value) {
+        let mut deleting = pod.clone();
+        deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        deleting["metadata"]["deletionGracePeriodSeconds"] = json!(2);
+        self.edge.apply(&deleting);
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        let asked = || crate::fake_edge::asked_delete(&self.edge.operations(), name);
+        until(|| async { asked() }).await.expect("edged asks for the delete");
+        self.edge.delete(&format!("shop/pod/{name}"));
+    }
+}
+
+/// A UID of this process: pods of all labs share the machine's control groups.
+pub(crate) fn uid(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+pub(crate) fn is_running(status: &Value) -> bool {
+    status["phase"] == "Running" && !status["containerStatuses"][0]["state"]["running"].is_null()
+}
+
+/// What `found` finds before the deadline.
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
+    mut found: impl FnMut() -> F,
+) -> Option<T> {
+    let deadline = Instant::now() + DEADLINE;
+    while Instant::now() < deadline {
+        if let Some(found) = found().await {
+            return Some(found);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    None
+}

@@ -1,0 +1,113 @@
+//! Pods on a real containerd.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headwater_cri_lab::{Containerd, ContainerdSettings};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::bench::{Bench, is_running, uid, until};
+
+/// Runs until it is asked to end.
+const FOREVER: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+/// The longest time from one kill of containerd to the next.
+const BETWEEN_KILLS_MS: u64 = 1500;
+
+const SEEDS: [u64; 2] = [1, 2];
+
+fn start() -> Option<Containerd> {
+    let start = || Containerd::start(ContainerdSettings::default()).expect("containerd");
+    Containerd::is_possible().then(start)
+}
+
+/// The ids of all containers, sandboxes' among them.
+fn containers(containerd: &Containerd) -> Vec<String> {
+    let output = containerd.ctr().args(["containers", "list", "--quiet"]).output();
+    let output = output.expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// The control groups of a pod.
+fn cgroups(name: &str) -> Vec<PathBuf> {
+    let pod = format!("pod{}", uid(name));
+    let trees = Path::new("/sys/fs/cgroup").read_dir().expect("cgroups").flatten();
+    let classes = ["headwater", "headwater/burstable", "headwater/besteffort"];
+    let groups = trees.flat_map(|tree| classes.map(|class| tree.path().join(class).join(&pod)));
+    groups.filter(|group| group.exists()).collect()
+}
+
+/// Waits until nothing of the pods is left.
+async fn gone(containerd: &Containerd, names: &[&str]) {
+    let none = || async { containers(containerd).is_empty().then_some(()) };
+    assert!(until(none).await.is_some(), "left: {:?}", containers(containerd));
+    for name in names {
+        let none = || async { cgroups(name).is_empty().then_some(()) };
+        assert!(until(none).await.is_some(), "left: {:?}", cgroups(name));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_runs_restarts_survives_edged_and_is_deleted() {
+    let Some(containerd) = start() else { return };
+    let bench = Bench::new(containerd.socket());
+    let edged = bench.edged().await;
+    // It fails once, then runs.
+    let once = format!("[ $(wc -l < /notes/web) -gt 1 ] || exit 3; {FOREVER}");
+    let pod = bench.pod("web", &once);
+    bench.edge.apply(&pod);
+    let again = |status: &serde_json::Value| {
+        is_running(status) && status["containerStatuses"][0]["restartCount"] == 1
+    };
+    let status = bench.status("web", "the pod after its failure", again).await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&last["exitCode"], &last["reason"]), (&3.into(), &"Error".into()), "{status}");
+    let before = containers(&containerd);
+    edged.stop().await;
+    assert_eq!(containers(&containerd), before, "edged's end ended pods");
+    let edged = bench.edged().await;
+    let other = bench.pod("other", FOREVER);
+    bench.edge.apply(&other);
+    bench.status("other", "another pod", is_running).await;
+    let status = bench.status("web", "the adopted pod", again).await;
+    assert_eq!(bench.starts("web"), 2, "{status}");
+    bench.delete(&pod).await;
+    bench.delete(&other).await;
+    gone(&containerd, &["web", "other"]).await;
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containerd_is_killed_at_any_moment_and_nothing_starts_twice() {
+    for seed in SEEDS {
+        eprintln!("seed {seed}");
+        let Some(mut containerd) = start() else { return };
+        let mut random = StdRng::seed_from_u64(seed);
+        let bench = Bench::new(containerd.socket());
+        let edged = bench.edged().await;
+        let names = ["a", "b", "c", "d"];
+        let mut pods = Vec::new();
+        for name in names {
+            let pod = bench.pod(name, FOREVER);
+            bench.edge.apply(&pod);
+            pods.push(pod);
+            let moment = Duration::from_millis(random.random_range(0..BETWEEN_KILLS_MS));
+            tokio::time::sleep(moment).await;
+            containerd.server().kill().expect("it can be killed");
+            containerd.server().start().expect("it starts again");
+        }
+        for name in names {
+            let status = bench.status(name, "a running pod", is_running).await;
+            let restarts = status["containerStatuses"][0]["restartCount"].as_u64();
+            let starts = bench.starts(name) as u64;
+            assert_eq!((starts, restarts), (1, Some(0)), "seed {seed}, pod {name}: {status}");
+        }
+        for pod in &pods {
+            bench.delete(pod).await;
+        }
+        gone(&containerd, &names).await;
+        edged.stop().await;
+    }
+}
