@@ -13,7 +13,7 @@
 //! | [`spec`] | what a sandbox and a container are asked to be (pure) |
 //! | [`knowledge`] | the fold of events and lists (pure) |
 //! | `runtime`, `streams`, [`images`] | the seams |
-//! | `watch`, `facts` | events, lists and logs; what messages mean |
+//! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
 //! | `cgroups` | what a runtime leaves behind |
 //! | [`proto`] | the interface on the wire |

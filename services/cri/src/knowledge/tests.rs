@@ -1,3 +1,5 @@
+//! Events, statuses and lists in any order end in the same knowledge.
+
 use proptest::prelude::*;
 
 use super::*;
