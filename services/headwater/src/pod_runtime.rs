@@ -1,6 +1,7 @@
 //! The runtime of a node's pods.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
@@ -8,9 +9,8 @@ use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
 use headwater_event::NodeName;
-use headwater_settings::Runtime;
+use headwater_settings::{InvalidSetting, Runtime};
 use headwater_telemetry::error_chain;
-use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::settings::cri::Cri;
@@ -29,8 +29,8 @@ pub(crate) enum PodRuntimeError {
     #[error("this program's own path is unknown; containers cannot be started")]
     Program(#[source] std::io::Error),
     /// A setting of the container runtime is wrong.
-    #[error(transparent)]
-    Setting(#[from] headwater_settings::InvalidSetting),
+    #[error("{}: {}", .0.key, .0.reason)]
+    Setting(InvalidSetting),
 }
 
 /// A container runtime, to be opened.
@@ -62,7 +62,9 @@ pub(crate) fn runtime(
 ) -> Result<RuntimeKind, PodRuntimeError> {
     Ok(match kind {
         Runtime::Hollow => RuntimeKind::Hollow,
-        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener(cri.settings()?))),
+        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener(
+            cri.settings().map_err(PodRuntimeError::Setting)?,
+        ))),
         Runtime::Process => {
             let program = std::env::current_exe().map_err(PodRuntimeError::Program)?;
             let shim = vec![program.display().to_string(), SHIM.to_owned()];

@@ -121,19 +121,21 @@ mod tests {
             assert_eq!(of(endpoint).expect("a socket").endpoint, PathBuf::from("/run/c.sock"));
         }
         for endpoint in ["", "run/c.sock", "tcp://127.0.0.1:1"] {
-            let text = of(endpoint).expect_err(endpoint).to_string();
-            assert!(text.contains("cri.endpoint") && text.contains("absolute path"), "{text}");
+            let wrong = of(endpoint).expect_err(endpoint);
+            assert_eq!(wrong.key, "cri.endpoint");
+            assert!(wrong.reason.contains("absolute path"), "{}", wrong.reason);
         }
     }
 
     #[test]
     fn what_cannot_be_had_is_named_with_its_setting() {
         let wrong = Cri { forbid: "hostpath".to_owned(), ..Cri::default() };
-        let text = wrong.check(Some(Runtime::Cri)).expect_err("no such word").to_string();
-        assert!(text.contains("cri.forbid") && text.contains("hostPath"), "{text}");
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no such word");
+        assert_eq!(wrong.key, "cri.forbid");
+        assert!(wrong.reason.contains("hostPath"), "{}", wrong.reason);
         let wrong = Cri { cluster_dns: "10.96.0.10,dns".to_owned(), ..Cri::default() };
-        let text = wrong.check(Some(Runtime::Cri)).expect_err("no address").to_string();
-        assert!(text.contains("cri.cluster_dns"), "{text}");
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no address");
+        assert_eq!(wrong.key, "cri.cluster_dns");
         let unused = Cri { share_runtime: true, ..Cri::default() };
         unused.check(Some(Runtime::Process)).expect_err("it says nothing");
         Cri::default().check(Some(Runtime::Process)).expect("nothing is set");
