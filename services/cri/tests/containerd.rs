@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use headwater_cri::client::CriClient;
+use headwater_cri::proto::{
+    ListPodSandboxRequest, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
+};
 use headwater_cri::{CriSettings, OpenError, open};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_edged::container::credentials::Credentials;
@@ -218,4 +222,41 @@ async fn a_socket_that_is_not_there_is_named() {
     let opened = open(&settings, &node, dir.path(), &Settings::default(), notices).await;
     let Err(error @ OpenError::NoSocket { .. }) = opened.map(drop) else { panic!("no socket") };
     assert!(error.to_string().contains(socket.to_str().expect("a path")), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_with_pods_of_another_agent_is_left_alone_unless_it_is_shared() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+    let client = CriClient::new(containerd.socket());
+    let metadata = PodSandboxMetadata {
+        name: "foreign".to_owned(),
+        uid: "1".to_owned(),
+        namespace: "default".to_owned(),
+        attempt: 0,
+    };
+    let config = PodSandboxConfig { metadata: Some(metadata), ..PodSandboxConfig::default() };
+    let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+    client.run_pod_sandbox(request).await.expect("a sandbox of another agent");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = "edge-1".parse().expect("a name");
+    let mut settings = CriSettings::new(containerd.endpoint().into());
+    let (notices, _noticed) = mpsc::channel(NOTICES_MAX);
+    let opened = open(&settings, &node, dir.path(), &Settings::default(), notices.clone()).await;
+    let Err(error @ OpenError::ForeignPods { count: 1, .. }) = opened.map(drop) else {
+        panic!("another agent uses it")
+    };
+    let text = error.to_string();
+    assert!(text.contains("foreign") && text.contains("--share-runtime"), "{text}");
+
+    settings.share_runtime = true;
+    let runtime = open(&settings, &node, dir.path(), &Settings::default(), notices).await;
+    let runtime = runtime.expect("it is shared");
+    runtime.relist().await.expect("it is listed");
+    assert_eq!(runtime.pods(), []);
+    let sandboxes = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
+    assert_eq!(sandboxes.expect("a list").items.len(), 1, "it is there");
 }
