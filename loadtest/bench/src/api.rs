@@ -148,12 +148,12 @@ pub(crate) fn node(name: &str) -> Value {
 pub(crate) struct PodWatch {
     /// The kubectl that runs; `None` once the watch is to end.
     kubectl: Arc<Mutex<Option<Child>>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PodSightings>>,
 }
 
 /// What was seen so far.
 #[derive(Default)]
-struct Seen {
+struct PodSightings {
     /// By the message of a status: when a pod showed it first.
     messages: HashMap<String, Instant>,
     /// The phase of each pod.
@@ -218,7 +218,7 @@ impl Drop for PodWatch {
 }
 
 /// Takes a line of kubectl.
-fn see(seen: &mut Seen, line: &str) {
+fn see(seen: &mut PodSightings, line: &str) {
     let mut words = line.splitn(3, '|').map(str::to_owned);
     let (Some(name), Some(phase)) = (words.next(), words.next()) else { return };
     seen.phases.insert(name, phase);
