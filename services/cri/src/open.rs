@@ -17,13 +17,11 @@ use crate::images::CriImages;
 use crate::inner::Inner;
 use crate::knowledge::Knowledge;
 use crate::proto::{
-    CgroupDriver as ProtoDriver, ListPodSandboxRequest, RuntimeConfigRequest, StatusRequest,
-    StatusResponse, VersionRequest, VersionResponse,
+    CgroupDriver as ProtoDriver, ListPodSandboxRequest, PodSandbox, RuntimeConfigRequest,
+    StatusRequest, StatusResponse, VersionRequest, VersionResponse,
 };
 use crate::runtime::CriRuntime;
-use crate::spec::{
-    CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, POD_UID, ResolvConf,
-};
+use crate::spec::{CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, ResolvConf};
 use crate::watch;
 
 /// The name of containerd, as its own version call has it.
@@ -165,10 +163,8 @@ async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {
     let socket = client.socket().to_owned();
     let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
     let listed = listed.map_err(|source| OpenError::Call { socket: socket.clone(), source })?.items;
-    let is_foreign = |labels: &std::collections::HashMap<String, String>| {
-        labels.contains_key(POD_UID) && !labels.contains_key(NODE_LABEL)
-    };
-    let foreign: Vec<_> = listed.into_iter().filter(|it| is_foreign(&it.labels)).collect();
+    let is_foreign = |it: &PodSandbox| !it.labels.contains_key(NODE_LABEL);
+    let foreign: Vec<_> = listed.into_iter().filter(is_foreign).collect();
     let Some(first) = foreign.first() else { return Ok(()) };
     let name = first.metadata.clone().unwrap_or_default();
     let example = format!("{}/{}", name.namespace, name.name);

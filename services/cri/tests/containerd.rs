@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::{
-    ListPodSandboxRequest, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
+    Container, ContainerState, ListContainersRequest, ListPodSandboxRequest, PodSandboxConfig,
+    PodSandboxMetadata, RunPodSandboxRequest,
 };
 use headwater_cri::{CriSettings, OpenError, open};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
@@ -136,6 +137,11 @@ impl Node {
     }
 }
 
+async fn containers(client: &CriClient) -> Vec<Container> {
+    let listed = client.list_containers(ListContainersRequest::default()).await;
+    listed.expect("a list").containers
+}
+
 fn lines(containerd: &Containerd, arguments: &[&str]) -> Vec<String> {
     let output = containerd.ctr().args(arguments).output().expect("ctr runs");
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
@@ -171,6 +177,15 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     node.runtime.start(&record, &pod, &launch()).await.expect("it starts again");
     let runs = history(&node.runtime).expect("runs");
     assert_eq!((runs.attempt, runs.previous.map(|exit| exit.code)), (1, Some(137)));
+
+    // containerd keeps the code on its disk a while after its event: before that, its death loses the code.
+    let client = CriClient::new(containerd.socket());
+    let has_ended = |it: &Container| it.state() == ContainerState::ContainerExited;
+    let deadline = Instant::now() + PATIENCE;
+    while !containers(&client).await.iter().any(has_ended) {
+        assert!(Instant::now() < deadline, "containerd does not know the end");
+        sleep(Duration::from_millis(20)).await;
+    }
 
     // containerd dies and comes back; the container ran on.
     containerd.server().kill().expect("containerd is killed");
