@@ -86,7 +86,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     world.statuses(run, &mut measured)?;
     world.killed(run, &mut measured)?;
     world.absent(run, &mut measured)?;
-    world.unnamed(&mut measured)?;
+    world.unnamed(run, &mut measured)?;
     drop(world);
     light_nodes(run, &mut measured)?;
     measured
@@ -275,16 +275,17 @@ impl World {
     }
 
     /// ConfigMaps and Secrets that no edge names.
-    fn unnamed(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
+    fn unnamed(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
         let memory = || {
             let id = self.cluster.fleet.part(CONTROLLER).process_id().tried("it does not run")?;
             memory_at_rest(id)
         };
         let before = memory()?;
-        self.cluster.runtime.block_on(self.cluster.api.create_all(UNNAMED, UNNAMED_BYTES))?;
+        let count = run.pick(UNNAMED / 10, UNNAMED);
+        self.cluster.runtime.block_on(self.cluster.api.create_all(count, UNNAMED_BYTES))?;
         self.rest()?;
         let more = (memory()? - before) / 1e6;
-        let what = format!("{UNNAMED} ConfigMaps and {UNNAMED} Secrets, unnamed: MB more");
+        let what = format!("{count} ConfigMaps and {count} Secrets, unnamed: MB more");
         measured.push(Figure::alone(&what, more.into()).held_to(Bound::at_most(10.0, 10.0)));
         Ok(())
     }
@@ -434,7 +435,7 @@ fn idle(
     fleet: &Fleet,
     measured: &mut RowResult,
 ) -> Result<(), Failure> {
-    let watched = run.pick(Duration::from_secs(60), Duration::from_secs(300));
+    let watched = run.pick(Duration::from_secs(30), Duration::from_secs(300));
     let (before, revision) =
         (processor_time_of(fleet, CONTROLLER)?, runtime.block_on(api.revision())?);
     thread::sleep(watched);
