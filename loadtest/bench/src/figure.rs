@@ -1,5 +1,6 @@
 //! What a row of the table measured.
 
+use headwater_loadtest::latency::Quantiles;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::{Bound, Verdict};
@@ -99,6 +100,23 @@ impl Figure {
 impl RowResult {
     pub(crate) fn push(&mut self, figure: Figure) {
         self.figures.push(figure);
+    }
+
+    /// Shows a latency; its p99 only where enough lies behind it. `bounds` are those of the p50 and the p99, floor and
+    /// target.
+    pub(crate) fn push_latency(
+        &mut self,
+        what: &str,
+        latency: &Quantiles,
+        bounds: [(f64, f64); 2],
+    ) {
+        let quantiles = [("p50", latency.p50_ms), ("p99", latency.p99_ms)];
+        for ((name, ms), (floor, target)) in quantiles.into_iter().zip(bounds) {
+            if let Some(ms) = ms {
+                let figure = Figure::alone(&format!("{what}: ms, {name}"), ms.into());
+                self.push(figure.held_to(Bound::at_most(floor, target)).latency());
+            }
+        }
     }
 
     pub(crate) fn set(&mut self, name: &str, value: impl ToString) {

@@ -131,7 +131,7 @@ impl World {
     fn paced(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
         let created = self.next(run.pick(PODS_PER_NODE, P99_SAMPLES));
         let taken = self.cluster.load(&at_rate(5, created.clone()))?;
-        push(measured, "create, 5/s", &taken.latency, [(11.7, 4.0), (23.0, 12.0)]);
+        measured.push_latency("create, 5/s", &taken.latency, [(11.7, 4.0), (23.0, 12.0)]);
         self.cluster.all(created, true)?;
         let created = self.next(MANY);
         let turns = at_rate(50, created.clone());
@@ -139,7 +139,11 @@ impl World {
         let lag = taken.seen.saturating_duration_since(taken.answered).as_secs_f64();
         let what = "create, 50/s for 20 s: s after the last answer of the API";
         measured.push(Figure::alone(what, lag.into()).held_to(Bound::at_most(0.1, 0.05)));
-        push(measured, "create, 50/s for 20 s", &taken.latency, [(4_700.0, 4.0), (12_000.0, 12.0)]);
+        measured.push_latency(
+            "create, 50/s for 20 s",
+            &taken.latency,
+            [(4_700.0, 4.0), (12_000.0, 12.0)],
+        );
         self.cluster.all(created, true).map(drop)
     }
 
@@ -400,7 +404,6 @@ fn light_nodes(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
     thread::sleep(REST);
     idle(run, &runtime, &api, &fleet, measured)?;
     runtime.block_on(edges.stop());
-    drop((fleet, cluster)) as ();
     Ok(())
 }
 
@@ -450,15 +453,4 @@ fn idle(
     }
     measured.set("light nodes", format!("{LIGHT_NODES}, watched for {} s", watched.as_secs()));
     Ok(())
-}
-
-/// Shows a latency; its p99 only where enough lies behind it.
-fn push(measured: &mut RowResult, what: &str, latency: &Quantiles, bounds: [(f64, f64); 2]) {
-    let quantiles = [("p50", latency.p50_ms), ("p99", latency.p99_ms)];
-    for ((name, ms), (must, goal)) in quantiles.into_iter().zip(bounds) {
-        if let Some(ms) = ms {
-            let figure = Figure::alone(&format!("{what}: ms, {name}"), ms.into());
-            measured.push(figure.held_to(Bound::at_most(must, goal)).latency());
-        }
-    }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
 use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::kernel::resident_bytes;
-use headwater_loadtest::latency::Quantiles;
 use headwater_loadtest::scenario::{Act, EdgeKind};
 use headwater_loadtest::schedule::{Turn, at_once, at_rate};
 
@@ -95,16 +94,20 @@ impl World {
     fn paced(&mut self, count: u32, measured: &mut RowResult) -> Result<(), Failure> {
         let created = self.next(count);
         let latency = self.cluster.load(at_rate(5, created.clone()), Duration::ZERO)?.latency;
-        push(measured, "create, 5/s", &latency, [(11.7, 4.0), (23.0, 12.0)]);
+        measured.push_latency("create, 5/s", &latency, [(11.7, 4.0), (23.0, 12.0)]);
         let first = created.end - PODS_PER_NODE;
         self.load(at_once(created.start..first, true))?;
         let updated = (0..count).map(|turn| first + turn % PODS_PER_NODE);
         let latency = self.cluster.load(at_rate(5, updated), Duration::ZERO)?.latency;
-        push(measured, "update, 5/s", &latency, [(4.4, 3.0), (29.0, 10.0)]);
+        measured.push_latency("update, 5/s", &latency, [(4.4, 3.0), (29.0, 10.0)]);
         self.memory("110 pods", [(81.0, 28.0), (105.0, 18.0)], measured)?;
         let created = self.next(MANY);
         let latency = self.cluster.load(at_rate(50, created.clone()), Duration::ZERO)?.latency;
-        push(measured, "create, 50/s for 20 s", &latency, [(4_700.0, 4.0), (12_000.0, 12.0)]);
+        measured.push_latency(
+            "create, 50/s for 20 s",
+            &latency,
+            [(4_700.0, 4.0), (12_000.0, 12.0)],
+        );
         self.load(at_once(created, true)).map(drop)
     }
 
@@ -299,17 +302,6 @@ impl World {
 /// Shows a figure beside KubeEdge's, which is its floor.
 fn beside(measured: &mut RowResult, what: &str, value: f64, kubeedge: f64, target: f64) {
     measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(kubeedge, target)));
-}
-
-/// Shows a latency; its p99 only where enough lies behind it.
-fn push(measured: &mut RowResult, what: &str, latency: &Quantiles, bounds: [(f64, f64); 2]) {
-    let quantiles = [("p50", latency.p50_ms), ("p99", latency.p99_ms)];
-    for ((name, ms), (floor, target)) in quantiles.into_iter().zip(bounds) {
-        if let Some(ms) = ms {
-            let figure = Figure::alone(&format!("{what}: ms, {name}"), ms.into());
-            measured.push(figure.held_to(Bound::at_most(floor, target)).latency());
-        }
-    }
 }
 
 impl Spent {
