@@ -1,6 +1,6 @@
 //! The table: which rows there are.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_loadtest::failure::Failure;
 
@@ -168,7 +168,7 @@ impl Row {
     /// # Errors
     /// When something does not do at all what it should.
     pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<RowResult, Failure> {
-        let mut run = Run { full, turns: Turns::of(seed) };
+        let mut run = Run { full, turns: Turns::of(seed), began: Instant::now() };
         let mut measured = (self.measure)(&mut run)?;
         measured.busiest_core = run.turns.busiest_core();
         Ok(measured)

@@ -79,16 +79,25 @@ const REST: Duration = Duration::from_secs(12);
 /// When a part does not come so far, or something is lost.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let mut measured = RowResult::default();
+    run.step("every part starts");
     let mut world = World::start(run)?;
     world.paced(run, &mut measured)?;
+    run.step("a ConfigMap changes");
     world.config_map(run, &mut measured)?;
+    run.step("pods are created at once");
     world.burst(&mut measured)?;
+    run.step("statuses at the edge");
     world.statuses(run, &mut measured)?;
+    run.step("the cloud is killed in a burst");
     world.killed(run, &mut measured)?;
+    run.step("pods are created without a cloud");
     world.absent(run, &mut measured)?;
+    run.step("objects that no pod names");
     world.unnamed(run, &mut measured)?;
     drop(world);
+    run.step("light nodes");
     light_nodes(run, &mut measured)?;
+    run.step("the end");
     measured
         .set("objects", format!("pods of about {OBJECT_BYTES} bytes of JSON, hollow; one node"));
     measured.set(
@@ -130,11 +139,14 @@ impl World {
     /// Pods that are created one after the other, and fast.
     fn paced(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
         let created = self.next(run.pick(PODS_PER_NODE, P99_SAMPLES));
+        run.step("pods, 5/s");
         let taken = self.cluster.load(&at_rate(5, created.clone()))?;
         measured.push_latency("create, 5/s", &taken.latency, [(11.7, 4.0), (23.0, 12.0)]);
+        run.step("their deletion");
         self.cluster.all(created, true)?;
         let created = self.next(MANY);
         let turns = at_rate(50, created.clone());
+        run.step("pods, 50/s");
         let taken = self.cluster.load(&turns)?;
         let lag = taken.seen.saturating_duration_since(taken.answered).as_secs_f64();
         let what = "create, 50/s for 20 s: s after the last answer of the API";
@@ -144,6 +156,7 @@ impl World {
             &taken.latency,
             [(4_700.0, 4.0), (12_000.0, 12.0)],
         );
+        run.step("their deletion");
         self.cluster.all(created, true).map(drop)
     }
 
@@ -154,6 +167,7 @@ impl World {
         let count = run.pick(PODS_PER_NODE, P99_SAMPLES);
         let turns = at_rate(5, (0..count).map(|_| config_map));
         let taken = self.cluster.load(&turns)?;
+        run.step("Kafka alone");
         let brokers = self.cluster.fleet.kafka.bootstrap();
         let bare = topic(&brokers, 0, &self.cluster.runtime)?;
         let of_pod = pods(1, 1, OBJECT_BYTES);
@@ -170,6 +184,7 @@ impl World {
                 measured.push(figure.held_to(Bound::at_most(floor, target)).latency());
             }
         }
+        run.step("the ConfigMap is made again under its name");
         let mut again = Samples::default();
         for _ in 0..20 {
             self.cluster.all(config_map..config_map + 1, true)?;
