@@ -174,7 +174,10 @@ impl PodWatch {
         let watch = Self { kubectl: Arc::new(Mutex::new(Some(first))), seen: Arc::default() };
         let (kubectl, seen) = (watch.kubectl.clone(), watch.seen.clone());
         thread::spawn(move || {
-            while let Some(output) = lock(&kubectl).as_mut().and_then(|it| it.stdout.take()) {
+            loop {
+                // The lock is not held while the thread reads: the end of the watch takes it.
+                let output = lock(&kubectl).as_mut().and_then(|it| it.stdout.take());
+                let Some(output) = output else { return };
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     see(&mut lock(&seen), &line);
                 }
