@@ -34,7 +34,7 @@ pub(crate) const HUB: &str = "hub";
 pub(crate) const NODE: &str = "node-1";
 
 /// How long a load may take to be seen.
-const SEEN_WITHIN: Duration = Duration::from_secs(60);
+const SEEN_WITHIN: Duration = Duration::from_secs(180);
 
 /// Between two looks at what was seen.
 const POLL: Duration = Duration::from_millis(2);
