@@ -1,7 +1,7 @@
 //! Which object is compared next: the latest first, one request an object at a time, a bounded number of
 //! requests on their way, and a bounded number of them about one node, so that no node delays others.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use headwater_event::NodeName;
 
@@ -30,14 +30,18 @@ pub(crate) struct Queue {
     dues: HashMap<ObjectId, u64>,
     in_flight: HashMap<ObjectId, NodeName>,
     of_node: HashMap<NodeName, usize>,
-    /// The objects whose nodes have enough requests on their way.
-    parked: HashMap<NodeName, BTreeSet<ObjectId>>,
+    /// By node with enough requests on their way: its objects, by when they were parked.
+    parked: HashMap<NodeName, BTreeMap<u64, ObjectId>>,
+    parked_objects: HashSet<ObjectId>,
+    /// The nodes with parked objects that have room for a request again, in turn.
+    with_room: VecDeque<NodeName>,
 }
 
 impl Queue {
-    /// Notes that an object is to be compared. One with a request on its way is compared at its end.
+    /// Notes that an object is to be compared. One with a request on its way is compared at its end, and a
+    /// parked one when its node has room.
     pub(crate) fn mark(&mut self, id: ObjectId) {
-        if self.in_flight.contains_key(&id) {
+        if self.in_flight.contains_key(&id) || self.parked_objects.contains(&id) {
             return;
         }
         self.stop_waiting(&id);
@@ -76,9 +80,29 @@ impl Queue {
         }
         self.taken += 1;
         let is_turn_of_oldest = self.taken.is_multiple_of(LATEST_IN_A_ROW + 1);
+        if is_turn_of_oldest || self.ready.is_empty() {
+            let parked = self.take_parked(is_turn_of_oldest);
+            if parked.is_some() {
+                return parked;
+            }
+        }
         let (_, id) =
             if is_turn_of_oldest { self.ready.pop_first() } else { self.ready.pop_last() }?;
         self.marks.remove(&id);
+        Some(id)
+    }
+
+    /// Takes one parked object of the next node that has room.
+    fn take_parked(&mut self, is_turn_of_oldest: bool) -> Option<ObjectId> {
+        let node = self.with_room.pop_front()?;
+        let parked = self.parked.get_mut(&node)?;
+        let (_, id) = if is_turn_of_oldest { parked.pop_first() } else { parked.pop_last() }?;
+        if parked.is_empty() {
+            self.parked.remove(&node);
+        } else {
+            self.with_room.push_back(node);
+        }
+        self.parked_objects.remove(&id);
         Some(id)
     }
 
@@ -87,10 +111,15 @@ impl Queue {
     pub(crate) fn start(&mut self, id: &ObjectId, node: &NodeName) -> bool {
         let count = self.of_node.entry(node.clone()).or_default();
         if *count >= NODE_REQUESTS_MAX {
-            self.parked.entry(node.clone()).or_default().insert(id.clone());
+            self.next += 1;
+            self.parked.entry(node.clone()).or_default().insert(self.next, id.clone());
+            self.parked_objects.insert(id.clone());
             return false;
         }
         *count += 1;
+        if *count == NODE_REQUESTS_MAX {
+            self.with_room.retain(|other| other != node);
+        }
         self.in_flight.insert(id.clone(), node.clone());
         true
     }
@@ -104,8 +133,8 @@ impl Queue {
                     self.of_node.remove(&node);
                 }
             }
-            for parked in self.parked.remove(&node).into_iter().flatten() {
-                self.mark(parked);
+            if self.parked.contains_key(&node) && !self.with_room.contains(&node) {
+                self.with_room.push_back(node);
             }
         }
         self.mark(id);
@@ -113,19 +142,17 @@ impl Queue {
 
     /// Whether [`Queue::take`] has an object now.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.is_empty() && self.in_flight.len() < REQUESTS_MAX
+        self.has_waiting() && self.in_flight.len() < REQUESTS_MAX
     }
 
     /// Whether an object waits to be compared, beside those of a node that has enough requests on their way.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.with_room.is_empty()
     }
 
     /// How many objects are to be compared now, or have a request on their way.
     pub(crate) fn len(&self) -> usize {
-        self.ready.len()
-            + self.in_flight.len()
-            + self.parked.values().map(BTreeSet::len).sum::<usize>()
+        self.ready.len() + self.in_flight.len() + self.parked_objects.len()
     }
 
     fn stop_waiting(&mut self, id: &ObjectId) {
@@ -137,8 +164,6 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     fn id(name: impl std::fmt::Display) -> ObjectId {
@@ -185,6 +210,40 @@ mod tests {
         queue.end(id(0));
         let next: HashSet<_> = std::iter::from_fn(|| queue.take(0)).collect();
         assert_eq!(next, HashSet::from([id(0), id(NODE_REQUESTS_MAX)]));
+    }
+
+    #[test]
+    fn a_burst_of_one_node_is_compared_a_constant_number_of_times() {
+        let mut queue = Queue::default();
+        let (count, loud) = (1_000, node("loud"));
+        (0..count).for_each(|n| queue.mark(id(n)));
+        let mut in_flight = VecDeque::new();
+        let (mut written, mut compared) = (HashSet::new(), 0);
+        while written.len() < count {
+            while let Some(next) = queue.take(0) {
+                compared += 1;
+                if !written.contains(&next) && queue.start(&next, &loud) {
+                    in_flight.push_back(next);
+                }
+            }
+            let ended = in_flight.pop_front().expect("a parked object is never forgotten");
+            written.insert(ended.clone());
+            queue.end(ended);
+        }
+        assert!(compared <= 3 * count, "{compared} comparisons for {count} objects");
+    }
+
+    #[test]
+    fn a_parked_object_that_needs_no_request_leaves_its_turn_to_the_next() {
+        let mut queue = Queue::default();
+        let (first, second) = (NODE_REQUESTS_MAX, NODE_REQUESTS_MAX + 1);
+        for n in 0..=second {
+            queue.start(&id(n), &node("loud"));
+        }
+        queue.end(id(0));
+        let next: HashSet<_> = std::iter::from_fn(|| queue.take(0)).collect();
+        assert_eq!(next, HashSet::from([id(0), id(first), id(second)]));
+        assert_eq!((queue.take(0), queue.is_ready()), (None, false));
     }
 
     #[test]
