@@ -15,11 +15,12 @@
 //! | `runtime`, `streams`, [`images`] | the seams |
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
-//! | `cgroups` | what a runtime leaves behind |
+//! | `cgroups`, `collection` | what a runtime leaves behind; runs and sandboxes that nothing needs |
 //! | [`proto`] | the interface on the wire |
 
 mod cgroups;
 pub mod client;
+mod collection;
 mod facts;
 pub mod images;
 mod inner;

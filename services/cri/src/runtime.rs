@@ -3,6 +3,7 @@
 //! The name, the number and the pod's UID are the key of a sandbox or container. After a call with an unknown
 //! outcome its key is looked up, and what is there is adopted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +18,7 @@ use headwater_edged::pod::{PodRecord, PodUid, every_container};
 use headwater_edged::pod_fields::Column;
 use headwater_edged::runtime::{
     CommandOutput, Exit, Features, LogQuery, PodState, Rejection, RunHistory, RunState, Runtime,
-    RuntimeError, SandboxState, StopRequest,
+    RuntimeError, SandboxState, StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio_util::sync::DropGuard;
@@ -59,6 +60,10 @@ pub struct CriRuntime {
 impl CriRuntime {
     pub(crate) fn new(inner: Arc<Inner>, stop: DropGuard) -> Self {
         Self { inner, _stop: Arc::new(stop) }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     pub(crate) fn client(&self) -> &CriClient {
@@ -151,7 +156,7 @@ impl CriRuntime {
         self.client().stop_pod_sandbox(request).await.map(drop).or_else(CallError::done_if_absent)
     }
 
-    async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
+    pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
         self.stop_sandbox(id).await?;
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let removed = self.client().remove_pod_sandbox(request).await.map(drop);
@@ -224,12 +229,27 @@ impl Runtime for CriRuntime {
             files: true,
             persistent: true,
             resize: false,
-            collection: false,
+            collection: true,
         }
     }
 
     fn fields(&self) -> Column {
         Column::Cri
+    }
+
+    fn stated(&self) -> StatedFeatures {
+        let node = &self.inner.node;
+        let handlers = node.handlers.iter().map(|(name, features)| StatedHandler {
+            name: name.clone(),
+            recursive_read_only_mounts: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        });
+        // A runtime that names its handlers names its features, too.
+        let names_features = !node.handlers.is_empty();
+        StatedFeatures {
+            handlers: handlers.collect(),
+            supplemental_groups_policy: names_features.then_some(node.has_groups_policy),
+        }
     }
 
     fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
@@ -480,6 +500,10 @@ impl Runtime for CriRuntime {
                 source: io::Error::other(error),
             }),
         }
+    }
+
+    async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {
+        self.collect_leavings(keep, known).await
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {

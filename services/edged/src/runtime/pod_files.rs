@@ -3,6 +3,7 @@
 //! A runtime whose containers have file systems of their own mounts them from here ([`PodFiles`]). The
 //! process runtime links them into the root directories of its containers.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -255,6 +256,34 @@ impl PodFiles {
         for number in 1..files_max {
             let _ = fs::remove_file(rotated(log, number));
         }
+    }
+
+    /// Removes the logs of pods that have no record and are not in `here`.
+    ///
+    /// # Errors
+    /// The logs cannot be listed or removed.
+    pub async fn remove_other_logs(&self, here: BTreeSet<PodUid>) -> Result<(), RuntimeError> {
+        let files = self.0.clone();
+        blocking(move || {
+            let logs = files.paths.all_logs();
+            for entry in entries(&logs).map_err(FileError::new("list", &logs))? {
+                // `<namespace>_<pod>_<uid>`: the first two have no underscore.
+                let name = entry.file_name();
+                let uid = name.to_str().and_then(|name| name.splitn(3, '_').nth(2));
+                let uid = uid.and_then(|uid| PodUid::try_from(uid.to_owned()).ok());
+                // A pod has its record before it has a log.
+                let is_gone =
+                    |uid: &PodUid| !here.contains(uid) && !files.paths.record(uid).exists();
+                if uid.as_ref().is_some_and(is_gone)
+                    && entry.path().symlink_metadata().is_ok_and(|it| it.is_dir())
+                {
+                    let path = entry.path();
+                    removed(&path, fs::remove_dir_all(&path))?;
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Renames a log file, so that `files_max` of them stay with the new one. The runtime opens the file anew.

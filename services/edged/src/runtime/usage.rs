@@ -1,8 +1,10 @@
 //! The seam to resource usage: CPU, memory, processes and disk.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use nix::sys::statvfs::statvfs;
 
 use super::RuntimeError;
 use crate::pod::PodUid;
@@ -65,4 +67,27 @@ pub struct FileSystemUsage {
     pub used: DiskUsage,
     /// The size.
     pub capacity: DiskUsage,
+    /// What a user without rights can still get. It may be less than what is not in use.
+    pub available: DiskUsage,
+}
+
+impl FileSystemUsage {
+    /// The usage of the file system at a path.
+    ///
+    /// # Errors
+    /// It cannot be measured, or there is no such path.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let disk = statvfs(path)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+        let usage = |blocks: u64, inodes: u64| DiskUsage { bytes: bytes(blocks), inodes };
+        Ok(Self {
+            mount_point: path.to_owned(),
+            used: usage(
+                disk.blocks().saturating_sub(disk.blocks_free()),
+                disk.files().saturating_sub(disk.files_free()),
+            ),
+            capacity: usage(disk.blocks(), disk.files()),
+            available: usage(disk.blocks_available(), disk.files_available()),
+        })
+    }
 }
