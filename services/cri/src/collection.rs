@@ -91,7 +91,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::knowledge::{End, Sandbox};
+    use crate::knowledge::Sandbox;
 
     fn uid(name: &str) -> PodUid {
         PodUid::try_from(name.to_owned()).expect("a UID")
@@ -115,14 +115,6 @@ mod tests {
         }
         for (pod, container, attempt, sandbox, has_ended) in runs {
             let started_at = Timestamp::UNIX_EPOCH;
-            let end = End {
-                code: 0,
-                started_at: Some(started_at),
-                finished_at: started_at,
-                reason: "Completed".to_owned(),
-                message: String::new(),
-                is_status: true,
-            };
             let run = Run {
                 pod: uid(pod),
                 container: (*container).to_owned(),
@@ -132,9 +124,13 @@ mod tests {
                 log: PathBuf::new(),
                 falls_back_to_logs: false,
                 is_oom: false,
-                phase: if *has_ended { Phase::Exited(end) } else { Phase::Running { started_at } },
+                phase: Phase::Running { started_at },
             };
-            knowledge.fold(Fact::Run(format!("{pod}-{container}-{attempt}"), run));
+            let id = format!("{pod}-{container}-{attempt}");
+            knowledge.fold(Fact::Run(id.clone(), run));
+            if *has_ended {
+                knowledge.fold(Fact::Exit { id, code: 0, at: started_at });
+            }
         }
         knowledge
     }

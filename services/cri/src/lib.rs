@@ -15,9 +15,11 @@
 //! | `runtime`, `streams`, [`images`] | the seams |
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
+//! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
 //! | `cgroups`, `collection` | what a runtime leaves behind; runs and sandboxes that nothing needs |
 //! | [`proto`] | the interface on the wire |
 
+mod cgroup_files;
 mod cgroups;
 pub mod client;
 mod collection;
@@ -30,6 +32,7 @@ pub mod proto;
 mod runtime;
 pub mod spec;
 mod streams;
+mod usage;
 mod watch;
 
 pub use open::{CriSettings, OpenError, open};

@@ -156,7 +156,8 @@ pub async fn open(
     watch::start(&inner, is_containerd, &stop);
     let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
     let images = Arc::new(CriImages::new(client, sandbox_image(&status.info)));
-    Ok(NodeRuntime::new(runtime.clone()).with_images(images).with_streams(runtime))
+    let node = NodeRuntime::new(runtime.clone()).with_images(images);
+    Ok(node.with_streams(runtime.clone()).with_usage(runtime))
 }
 
 async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {

@@ -3,7 +3,7 @@
 //! The name, the number and the pod's UID are the key of a sandbox or container. After a call with an unknown
 //! outcome its key is looked up, and what is there is adopted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -172,12 +172,10 @@ impl CriRuntime {
     }
 
     /// The state of a container's runs; `None` if none was started.
-    fn history(&self, knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<RunHistory> {
-        let mut runs = knowledge.runs_of(pod, container);
-        runs.retain(|(_, run)| run.phase != Phase::Created);
-        let (_, latest) = runs.pop()?;
+    fn history(&self, runs: LatestRuns) -> Option<RunHistory> {
+        let LatestRuns { latest, before, sandbox_attempt } = &runs;
         let exit = |run: &Run, end: &End| self.exit(run, end);
-        let previous = runs.pop().and_then(|(_, run)| match &run.phase {
+        let previous = before.as_ref().and_then(|run| match &run.phase {
             Phase::Exited(end) => Some(exit(run, end)),
             _ => None,
         });
@@ -188,7 +186,7 @@ impl CriRuntime {
         };
         Some(RunHistory {
             attempt: latest.attempt,
-            sandbox_attempt: knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt),
+            sandbox_attempt: *sandbox_attempt,
             state,
             previous,
             image_id: latest.image_id.clone(),
@@ -216,6 +214,25 @@ impl CriRuntime {
             message: left.or(words),
             interrupted: is_unseen || files.is_interrupted(&run.pod, &run.container, run.attempt),
         }
+    }
+}
+
+/// The latest runs of a container that were started.
+struct LatestRuns {
+    latest: Run,
+    before: Option<Run>,
+    /// The number of the sandbox of the latest run.
+    sandbox_attempt: u32,
+}
+
+impl LatestRuns {
+    fn of(knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<Self> {
+        let mut runs = knowledge.runs_of(pod, container);
+        runs.retain(|(_, run)| run.phase != Phase::Created);
+        let (_, latest) = runs.pop()?;
+        let sandbox_attempt = knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt);
+        let before = runs.pop().map(|(_, run)| run.clone());
+        Some(Self { latest: latest.clone(), before, sandbox_attempt })
     }
 }
 
@@ -273,12 +290,11 @@ impl Runtime for CriRuntime {
     }
 
     fn pod(&self, pod: &PodUid) -> PodState {
-        self.inner.with(|knowledge| {
+        let (state, runs) = self.inner.with(|knowledge| {
             let latest = knowledge.sandboxes_of(pod).pop();
-            let containers = knowledge.containers(pod).into_iter();
-            let containers = containers
-                .filter_map(|name| Some((name.to_owned(), self.history(knowledge, pod, name)?)));
-            PodState {
+            let names = knowledge.containers(pod).into_iter();
+            let runs = names.filter_map(|name| LatestRuns::of(knowledge, pod, name));
+            let state = PodState {
                 sandbox: match latest {
                     Some((_, sandbox)) if sandbox.is_ready => SandboxState::Ready,
                     Some((_, sandbox)) if !sandbox.is_closed => SandboxState::Lost,
@@ -286,9 +302,16 @@ impl Runtime for CriRuntime {
                 },
                 sandbox_attempt: latest.map_or(0, |(_, sandbox)| sandbox.attempt),
                 addresses: latest.map(|(_, it)| it.addresses.clone()).unwrap_or_default(),
-                containers: containers.collect(),
-            }
-        })
+                containers: BTreeMap::new(),
+            };
+            (state, runs.collect::<Vec<_>>())
+        });
+        // The files of runs that have ended are read without the lock.
+        let containers = runs.into_iter().filter_map(|runs| {
+            let name = runs.latest.container.clone();
+            Some((name, self.history(runs)?))
+        });
+        PodState { containers: containers.collect(), ..state }
     }
 
     async fn relist(&self) -> Result<(), RuntimeError> {

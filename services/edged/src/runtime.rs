@@ -45,7 +45,7 @@ pub use images::{Image, ImageError, ImageUsage, Images, Pulled, RegistryCredenti
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
-pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};
+pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, ProcessUsage, Usage};
 
 /// Runs the sandboxes and containers of pods.
 #[async_trait]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{LogQuery, RuntimeError};
+use super::{DiskUsage, LogQuery, RuntimeError};
 use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, Mount, WaitReason};
@@ -256,6 +256,11 @@ impl PodFiles {
         for number in 1..files_max {
             let _ = fs::remove_file(rotated(log, number));
         }
+    }
+
+    /// What the volumes and the other files of a pod take on the disk, without its logs.
+    pub fn disk_usage(&self, pod: &PodUid) -> DiskUsage {
+        DiskUsage::of(&self.0.paths.pod(pod))
     }
 
     /// Removes the logs of pods that have no record and are not in `here`.
