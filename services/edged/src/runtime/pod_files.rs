@@ -52,6 +52,8 @@ struct Files {
     paths: Paths,
     claims: ClaimDirectories,
     secrets: SecretMemory,
+    /// The users of the volumes.
+    audience: Audience,
 }
 
 /// A mount of a container, and its place on the node.
@@ -66,11 +68,16 @@ pub struct MountSource {
 }
 
 impl PodFiles {
-    /// Opens the files in the pod worker's directory. Needs the rights of root.
+    /// Opens the files in the pod worker's directory, for containers of any user. Needs the rights of root.
     ///
     /// # Errors
     /// The path cannot be made absolute.
     pub fn open(dir: &Path) -> Result<Self, FileError> {
+        Self::open_for(dir, Audience::Users)
+    }
+
+    /// Opens the files in the pod worker's directory, for these users.
+    pub(super) fn open_for(dir: &Path, audience: Audience) -> Result<Self, FileError> {
         let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
         let paths = Paths::new(dir);
         let secrets = SecretMemory::open(paths.dir());
@@ -78,7 +85,12 @@ impl PodFiles {
             tracing::warn!(%error, "secret volumes of removed pods are still in memory");
         }
         let claims = ClaimDirectories::new(paths.clone());
-        Ok(Self(Arc::new(Files { paths, claims, secrets })))
+        Ok(Self(Arc::new(Files { paths, claims, secrets, audience })))
+    }
+
+    /// The layout of the pod worker's directory.
+    pub(super) fn paths(&self) -> &Paths {
+        &self.0.paths
     }
 
     /// The pod worker's directory.
@@ -116,8 +128,8 @@ impl PodFiles {
     ) -> Result<(), RuntimeError> {
         let (files, pod, volumes) = (self.0.clone(), pod.uid.clone(), volumes.to_vec());
         blocking(move || {
-            let Files { paths, claims, secrets } = &*files;
-            volumes::write(paths, claims, secrets, &pod, &volumes, Audience::Users)
+            let Files { paths, claims, secrets, audience } = &*files;
+            volumes::write(paths, claims, secrets, &pod, &volumes, *audience)
         })
         .await
     }
