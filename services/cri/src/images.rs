@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use headwater_edged::runtime::{
-    DiskUsage, FileSystemUsage, Image, ImageError, ImageUsage, Images, Pulled, RegistryCredentials,
+    DiskUsage, FileSystemUsage, Image, ImageError, ImageUsage, Images, PulledImage,
+    RegistryCredentials,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -40,7 +41,7 @@ struct Pulls {
 /// An image, and the users that are tried.
 type PullKey = (String, Vec<RegistryCredentials>);
 
-type PullResult = Result<Pulled, ImageError>;
+type PullResult = Result<PulledImage, ImageError>;
 
 impl CriImages {
     pub(crate) fn new(client: CriClient, sandbox_image: Option<String>) -> Self {
@@ -59,7 +60,7 @@ impl Images for CriImages {
         &self,
         name: &str,
         credentials: &[RegistryCredentials],
-    ) -> Result<Pulled, ImageError> {
+    ) -> Result<PulledImage, ImageError> {
         let mut result = {
             let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
             pulls.join(&self.client, (name.to_owned(), credentials.to_vec()))
@@ -201,7 +202,7 @@ async fn pull(client: &CriClient, name: &str, credentials: &[RegistryCredentials
             proto::PullImageRequest { image: Some(named(name)), auth, sandbox_config: None };
         match client.pull_image(request).await {
             Ok(answer) => {
-                return Ok(Pulled { id: answer.image_ref.into(), took: began.elapsed() });
+                return Ok(PulledImage { id: answer.image_ref.into(), took: began.elapsed() });
             }
             Err(error) => match failed(name, error) {
                 error @ ImageError::Refused { .. } => refused = Some(error),

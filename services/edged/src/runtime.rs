@@ -41,7 +41,7 @@ mod streams;
 mod usage;
 
 pub use error::RuntimeError;
-pub use images::{Image, ImageError, ImageUsage, Images, Pulled, RegistryCredentials};
+pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCredentials};
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};

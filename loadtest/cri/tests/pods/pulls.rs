@@ -35,7 +35,7 @@ impl BrokenRegistry {
         let (hanging, dripping) = (Arc::default(), Arc::default());
         let registry = Self { hanging: Arc::clone(&hanging), dripping: Arc::clone(&dripping) };
         let network = std::fs::File::open(format!("/proc/{of_machine}/ns/net")).expect("a network");
-        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         std::thread::spawn(move || {
             nix::sched::setns(network, nix::sched::CloneFlags::CLONE_NEWNET).expect("entered");
             let listener = TcpListener::bind(("127.0.0.1", BROKEN)).expect("it listens");
@@ -120,7 +120,7 @@ async fn a_registry_that_hangs_drips_or_breaks_off_delays_no_other_pod() {
     let web = pod_of(&bench, "web", &good);
     bench.edge.apply(&web);
     bench.status("web", "a pod of another registry", is_running).await;
-    // Its places are free again: what comes later has its turn, and its failure is told.
+    // Its places are free again: what comes later has its turn, and its failure is reported.
     let status = bench.status("breaks", "a pull that breaks off", |status| {
         waiting(status).0 == "ImagePullBackOff"
     });

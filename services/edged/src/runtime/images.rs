@@ -29,7 +29,7 @@ pub trait Images: Send + Sync + 'static {
         &self,
         name: &str,
         credentials: &[RegistryCredentials],
-    ) -> Result<Pulled, ImageError>;
+    ) -> Result<PulledImage, ImageError>;
 
     /// All images on the node.
     ///
@@ -68,7 +68,7 @@ pub struct ImageUsage {
 
 /// An image that was pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulled {
+pub struct PulledImage {
     /// Its id.
     pub id: Arc<str>,
     /// The time of the pull, without the wait for its turn.

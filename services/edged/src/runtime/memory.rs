@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 
 use super::{
     CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError, ImageUsage,
-    Images, LogQuery, NodeRuntime, PodState, Pulled, RegistryCredentials, Rejection, RunHistory,
-    RunState, Runtime, RuntimeError, SandboxState, StopRequest,
+    Images, LogQuery, NodeRuntime, PodState, PulledImage, RegistryCredentials, Rejection,
+    RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
 };
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
@@ -295,7 +295,7 @@ impl Images for MemoryRuntime {
         &self,
         name: &str,
         credentials: &[RegistryCredentials],
-    ) -> Result<Pulled, ImageError> {
+    ) -> Result<PulledImage, ImageError> {
         let mut lock = self.lock();
         if name.is_empty() {
             return Err(ImageError::InvalidName { name: name.to_owned() });
@@ -310,7 +310,7 @@ impl Images for MemoryRuntime {
             return Err(ImageError::Refused { name: name.to_owned(), cause });
         }
         lock.images.insert(name.to_owned());
-        Ok(Pulled { id: image_id(name), took: Duration::ZERO })
+        Ok(PulledImage { id: image_id(name), took: Duration::ZERO })
     }
 
     async fn list(&self) -> Result<Vec<Image>, ImageError> {

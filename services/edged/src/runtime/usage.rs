@@ -88,7 +88,7 @@ pub struct FileSystemUsage {
     pub available: DiskUsage,
 }
 
-/// Files and directories of one tree that are counted. A tree with more is larger than what is said.
+/// Files and directories of one tree that are counted. A larger tree is counted in part.
 const ENTRIES_MAX: usize = 200_000;
 
 impl DiskUsage {

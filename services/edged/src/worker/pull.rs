@@ -16,7 +16,7 @@ use crate::config::PullOffline;
 use crate::container::pull_credentials::{CONFIG_BYTES_MAX, PullCredentials};
 use crate::event::Severity;
 use crate::pod;
-use crate::runtime::{Image, ImageError, Images, Pulled, RegistryCredentials};
+use crate::runtime::{Image, ImageError, Images, PulledImage, RegistryCredentials};
 use headwater_telemetry::error_chain;
 
 impl Worker {
@@ -148,7 +148,7 @@ async fn pull(
 ) -> Result<PullOutcome, ImageError> {
     let began = tokio::time::Instant::now();
     let cause = match images.pull(name, logins).await {
-        Ok(Pulled { took, .. }) => {
+        Ok(PulledImage { took, .. }) => {
             let took_with_wait = began.elapsed();
             let bytes = images.status(name).await.ok().flatten().map_or(0, |image| image.bytes);
             return Ok(PullOutcome::New { took, took_with_wait, bytes });
