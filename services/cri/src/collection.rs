@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::RuntimeError;
 
+use crate::cgroups;
 use crate::client::CallError;
 use crate::knowledge::{Fact, Knowledge, Phase, Run};
 use crate::proto::RemoveContainerRequest;
@@ -57,7 +58,8 @@ impl CriRuntime {
         known: &BTreeSet<PodUid>,
     ) -> Result<(), RuntimeError> {
         let inner = self.inner();
-        let left = inner.with(|knowledge| leavings(knowledge, keep, known));
+        let (left, mut gone) =
+            inner.with(|knowledge| (leavings(knowledge, keep, known), knowledge.pods()));
         let mut failed = None;
         for (id, run) in left.runs {
             let request = RemoveContainerRequest { container_id: id.clone() };
@@ -76,7 +78,10 @@ impl CriRuntime {
                 failed = Some(error);
             }
         }
-        inner.files.remove_other_logs(inner.with(Knowledge::pods)).await?;
+        let here = inner.with(Knowledge::pods);
+        gone.retain(|pod| !known.contains(pod) && !here.contains(pod));
+        gone.iter().for_each(cgroups::remove);
+        inner.files.remove_other_logs(here).await?;
         match failed {
             Some(error) => Err(RuntimeError::Sandbox { cause: error.to_string() }),
             None => Ok(()),

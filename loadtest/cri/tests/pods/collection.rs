@@ -1,7 +1,8 @@
 //! Images and ended containers that nothing needs, on a real containerd.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +64,14 @@ fn used_percent(disk: &Path) -> u64 {
     100 - usage.available.bytes * 100 / usage.capacity.bytes
 }
 
+/// Takes the room that is left, but for a mebibyte.
+fn fill(disk: &Path, filler: &Path) {
+    let free = FileSystemUsage::of(disk).expect("measured").available.bytes;
+    let more = usize::try_from(free).expect("a size").saturating_sub(1 << 20);
+    let mut file = File::options().create(true).append(true).open(filler).expect("opened");
+    file.write_all(&vec![1; more]).expect("it fits");
+}
+
 /// The reasons of the node's Events.
 fn reasons(bench: &Bench) -> BTreeSet<String> {
     let operations = bench.edge.operations();
@@ -119,20 +128,14 @@ fn a_full_disk_of_images_gets_room_and_nothing_goes_that_is_needed() {
         assert_eq!(reasons(&bench), BTreeSet::new());
 
         // What is no image fills the disk: every image goes that is not needed, and the node says so.
-        let free = FileSystemUsage::of(&disk).expect("measured").available.bytes;
         let filler = disk.join("filler");
-        fs::write(&filler, vec![1; usize::try_from(free).expect("a size") - (1 << 20)])
-            .expect("it fits");
-        let only = || async { (images(&containerd) == all(&[])).then_some(()) };
-        assert!(until(only).await.is_some(), "{:?}", of_images());
-        let more = vec![1; 40 << 20];
-        // It takes the room that the images left.
-        let _ = fs::write(disk.join("more"), more);
-        let told = || async { reasons(&bench).contains("FreeDiskSpaceFailed").then_some(()) };
-        assert!(until(told).await.is_some(), "{:?} {:?}", of_images(), reasons(&bench));
+        let warned = || async {
+            fill(&disk, &filler);
+            reasons(&bench).contains("FreeDiskSpaceFailed").then_some(())
+        };
+        assert!(until(warned).await.is_some(), "{:?} {:?}", of_images(), reasons(&bench));
         assert_eq!(images(&containerd), all(&[]));
         fs::remove_file(&filler).expect("removed");
-        fs::remove_file(disk.join("more")).expect("removed");
 
         // The images that stayed are whole.
         let other = bench.pod("other", FOREVER);
