@@ -76,7 +76,7 @@ impl Collector {
         shared: Arc<WorkerDependencies>,
         listed: watch::Sender<Arc<[Image]>>,
     ) -> Self {
-        Self { shared, records: ImageRecords::new(Instant::now()), listed, has_failed: false }
+        Self { shared, records: ImageRecords::default(), listed, has_failed: false }
     }
 
     /// Works until cancelled.

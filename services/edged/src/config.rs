@@ -155,7 +155,7 @@ pub struct ImageCollection {
     pub high_percent: u8,
     /// The part down to which they are.
     pub low_percent: u8,
-    /// An image stays for this time after it came: a container is about to use it.
+    /// An image stays for this time after it came, or the pod worker started: a container is about to use it.
     pub age_min: Duration,
     /// An image that no container had for this time is removed, however empty the disk is; `None`: it stays.
     pub age_max: Option<Duration>,

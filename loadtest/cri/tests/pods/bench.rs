@@ -8,7 +8,9 @@ use std::time::Duration;
 use headwater_cri::CriSettings;
 use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_edged::runtime::LogQuery;
-use headwater_edged::{Edged, EdgedConfig, Handle, NOTICES_MAX, RuntimeKind, Settings};
+use headwater_edged::{
+    Edged, EdgedConfig, Handle, ImageCollection, NOTICES_MAX, RuntimeKind, Settings,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -37,6 +39,8 @@ impl Bench {
         let settings = Settings {
             backoff_base: Duration::from_millis(40),
             backoff_cap: Duration::from_millis(200),
+            // The disk of the machine may be full, and no registry has the images.
+            image_collection: ImageCollection { high_percent: 100, ..ImageCollection::default() },
             ..Settings::default()
         };
         Self { dir, edge, settings, socket: socket.to_owned() }

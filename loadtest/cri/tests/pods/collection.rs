@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings, Image, PAUSE_IMAGE};
+use headwater_edged::ImageCollection;
 use headwater_edged::runtime::FileSystemUsage;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -69,7 +70,8 @@ fn fill(disk: &Path, filler: &Path) {
     let free = FileSystemUsage::of(disk).expect("measured").available.bytes;
     let more = usize::try_from(free).expect("a size").saturating_sub(1 << 20);
     let mut file = File::options().create(true).append(true).open(filler).expect("opened");
-    file.write_all(&vec![1; more]).expect("it fits");
+    // containerd writes, too: it may not fit.
+    let _ = file.write_all(&vec![1; more]);
 }
 
 /// The reasons of the node's Events.
@@ -98,7 +100,8 @@ fn a_full_disk_of_images_gets_room_and_nothing_goes_that_is_needed() {
         import(&["ended", "a", "b"]);
         let mut bench = Bench::new(containerd.socket());
         bench.settings.image_collection_period = PERIOD;
-        bench.settings.image_collection.age_min = Duration::ZERO;
+        bench.settings.image_collection =
+            ImageCollection { age_min: Duration::ZERO, ..ImageCollection::default() };
         let edged = bench.edged().await;
         let web = bench.pod("web", FOREVER);
         bench.edge.apply(&web);
@@ -117,14 +120,15 @@ fn a_full_disk_of_images_gets_room_and_nothing_goes_that_is_needed() {
         assert_eq!(images(&containerd), all(&["a", "b"]), "{} %", used_percent(&disk));
 
         import(&["c", "d", "e", "f"]);
-        let is_free = || async { (used_percent(&disk) <= 80).then_some(()) };
-        let of_images = || (used_percent(&disk), images(&containerd));
-        assert!(until(is_free).await.is_some(), "{:?}", of_images());
-        let left = images(&containerd);
-        assert!(left.is_superset(&all(&[])), "{left:?}");
         // What was there first went first, and no more than is needed: the newest are there.
-        assert!(left.is_superset(&all(&["e", "f"])), "{left:?}");
-        assert!(left.len() < all(&["a", "b", "c", "d", "e", "f"]).len(), "{left:?}");
+        let of_images = || (used_percent(&disk), images(&containerd));
+        let gone_first = || async {
+            let (percent, left) = of_images();
+            let has_newest = left.is_superset(&all(&["e", "f"]));
+            let is_fewer = left.len() < all(&["a", "b", "c", "d", "e", "f"]).len();
+            (percent < 85 && has_newest && is_fewer).then_some(())
+        };
+        assert!(until(gone_first).await.is_some(), "{:?}", of_images());
         assert_eq!(reasons(&bench), BTreeSet::new());
 
         // What is no image fills the disk: every image goes that is not needed, and the node says so.

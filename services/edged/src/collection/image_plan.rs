@@ -3,7 +3,8 @@
 //! The rules are a kubelet's (`pkg/kubelet/images/image_gc_manager.go`). At the high threshold of the disk, images
 //! go until the low one is reached: the image whose last use is longest ago comes first. An image that was not used
 //! for the maximum age goes, too. An image that a container has, or that the runtime pins, never goes; an image
-//! that came a moment ago stays, because a container is about to use it.
+//! that came a moment ago stays, because a container is about to use it; so does every image after the start of the pod
+//! worker, where a kubelet removes it at once: the pods of the node are about to start.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ pub(crate) struct ImageFacts {
     pub(crate) is_pinned: bool,
     /// A container has it, running or not.
     pub(crate) is_used: bool,
-    /// Its first appearance; `None`: it was there before the pod worker.
-    pub(crate) seen: Option<Instant>,
+    /// Its first appearance, or the start of the pod worker.
+    pub(crate) seen: Instant,
     /// The last time at which a container had it, or else its first appearance.
     pub(crate) last_used: Instant,
 }
@@ -83,7 +84,7 @@ pub(crate) fn plan(
     let age = |since: Instant| now.saturating_duration_since(since);
     let is_old =
         |image: &ImageFacts| settings.age_max.is_some_and(|age_max| age(image.last_used) > age_max);
-    let is_young = |image: &ImageFacts| image.seen.is_some_and(|seen| age(seen) < settings.age_min);
+    let is_young = |image: &ImageFacts| age(image.seen) < settings.age_min;
     let removal =
         |image: &ImageFacts, reason| Removal { id: image.id.clone(), bytes: image.bytes, reason };
     let mut removals = Vec::new();

@@ -8,27 +8,19 @@ use tokio::time::Instant;
 use super::image_plan::ImageFacts;
 use crate::runtime::Image;
 
-/// The images of the node since the start of the pod worker.
-#[derive(Debug)]
+/// The images of the node since the start of the pod worker. An image of before counts as used at the start.
+#[derive(Debug, Default)]
 pub(crate) struct ImageRecords {
-    /// An image of before counts as used at the start.
-    start: Instant,
-    is_first: bool,
     records: BTreeMap<Arc<str>, Record>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// `None`: it was there at the start.
-    seen: Option<Instant>,
+    seen: Instant,
     last_used: Instant,
 }
 
 impl ImageRecords {
-    pub(crate) fn new(start: Instant) -> Self {
-        Self { start, is_first: true, records: BTreeMap::new() }
-    }
-
     /// Notes the images that are there, of which containers have those with an id or a name in `used`.
     pub(crate) fn observe(
         &mut self,
@@ -36,11 +28,7 @@ impl ImageRecords {
         used: &BTreeSet<Arc<str>>,
         now: Instant,
     ) -> Vec<ImageFacts> {
-        let (start, is_first) = (self.start, std::mem::replace(&mut self.is_first, false));
-        let new = Record {
-            seen: (!is_first).then_some(now),
-            last_used: if is_first { start } else { now },
-        };
+        let new = Record { seen: now, last_used: now };
         self.records.retain(|id, _| images.iter().any(|image| image.id == *id));
         let facts = images.iter().map(|image| {
             let is_used = used.contains(&image.id)
@@ -77,20 +65,20 @@ mod tests {
     fn an_image_is_young_since_it_came_and_old_since_its_last_use() {
         let start = Instant::now();
         let at = |minute: u32| start + Duration::from_mins(1) * minute;
-        let mut records = ImageRecords::new(start);
+        let mut records = ImageRecords::default();
         let mut observe = |ids: &[&str], used: &[&str], minute| {
             let images: Vec<Image> = ids.iter().map(|id| image(id)).collect();
             let used = used.iter().map(|text| Arc::from(*text)).collect();
             let facts = records.observe(&images, &used, at(minute));
             facts.into_iter().map(|it| (it.is_used, it.seen, it.last_used)).collect::<Vec<_>>()
         };
-        assert_eq!(observe(&["a"], &[], 5), [(false, None, at(0))], "it was there before");
+        assert_eq!(observe(&["a"], &[], 5), [(false, at(5), at(5))]);
         let later = observe(&["a", "b"], &["localhost/a:1"], 6);
-        assert_eq!(later, [(true, None, at(6)), (false, Some(at(6)), at(6))]);
+        assert_eq!(later, [(true, at(5), at(6)), (false, at(6), at(6))]);
         let later = observe(&["a", "b"], &["b"], 7);
-        assert_eq!(later, [(false, None, at(6)), (true, Some(at(6)), at(7))]);
-        assert_eq!(observe(&["b"], &[], 8), [(false, Some(at(6)), at(7))]);
+        assert_eq!(later, [(false, at(5), at(6)), (true, at(6), at(7))]);
+        assert_eq!(observe(&["b"], &[], 8), [(false, at(6), at(7))]);
         let again = observe(&["a", "b"], &[], 9);
-        assert_eq!(again[0], (false, Some(at(9)), at(9)), "it came anew");
+        assert_eq!(again[0], (false, at(9), at(9)), "it came anew");
     }
 }

@@ -18,6 +18,7 @@ const PINNED: &str = "localhost/pinned:1";
 fn config(bench: &Bench) -> EdgedConfig {
     let mut config = bench.config();
     config.settings.image_collection_period = Duration::from_millis(50);
+    config.settings.image_collection.age_min = Duration::ZERO;
     config.settings.image_list_period = Duration::from_millis(50);
     config.settings.node_check = Duration::from_millis(50);
     config.settings.events = EventLevel::All;
@@ -110,17 +111,27 @@ async fn a_disk_that_stays_full_is_told_in_events_of_the_node() {
 }
 
 #[tokio::test]
-async fn an_image_goes_at_its_maximum_age_and_a_young_one_stays_on_a_full_disk() {
+async fn an_image_goes_at_its_maximum_age_though_the_disk_has_room() {
     let bench = Bench::new(&[]);
     let mut config = config(&bench);
     config.settings.image_collection.age_max = Some(Duration::from_millis(1));
     let (edged, runtime) = edged_with(config, &[PINNED, "localhost/a:1"]).await;
     bench.edge.until("one image", |found| (stated(found)? == set(&[PINNED])).then_some(())).await;
+    assert_eq!(names(&runtime).await, set(&[PINNED]));
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_young_image_stays_on_a_full_disk() {
+    let bench = Bench::new(&[]);
+    let mut config = config(&bench);
+    config.settings.image_collection.age_min = Duration::from_mins(2);
+    let (edged, runtime) = edged_with(config, &[PINNED, "localhost/a:1"]).await;
     runtime.set_room(1);
     runtime.pull("localhost/new:1", &[]).await.expect("pulled");
-    // It is younger than two minutes.
     let full = |found: &[Operation]| events(found, "FreeDiskSpaceFailed").pop();
     bench.edge.until("an Event", full).await;
-    assert_eq!(names(&runtime).await, set(&[PINNED, "localhost/new:1"]));
+    let all = set(&[PINNED, "localhost/a:1", "localhost/new:1"]);
+    assert_eq!(names(&runtime).await, all);
     edged.stop().await;
 }
