@@ -21,6 +21,10 @@ const PULLS_MAX: usize = 3;
 /// A pull that takes longer goes on without its place: a registry that hangs or drips must not keep others waiting.
 const PLACE_MAX: Duration = Duration::from_secs(10);
 
+/// A pull that has ended serves the pods that ask this soon after it, too: they looked for the image before it was
+/// there.
+const SHARED: Duration = Duration::from_secs(5);
+
 /// The images of a runtime.
 #[derive(Debug)]
 pub(crate) struct CriImages {
@@ -33,7 +37,7 @@ pub(crate) struct CriImages {
 #[derive(Debug, Default)]
 struct Pulls {
     /// The pulls that go on, by image and users: pods that want the same wait for the same.
-    running: HashMap<PullKey, watch::Receiver<Option<PullResult>>>,
+    running: HashMap<PullKey, watch::Receiver<Option<PullEnd>>>,
     /// The places for pulls of each registry with a pull that goes on.
     places: HashMap<String, Arc<Semaphore>>,
 }
@@ -42,6 +46,9 @@ struct Pulls {
 type PullKey = (String, Vec<RegistryCredentials>);
 
 type PullResult = Result<PulledImage, ImageError>;
+
+/// What a pull ended with, and when.
+type PullEnd = (PullResult, Instant);
 
 impl CriImages {
     pub(crate) fn new(client: CriClient, sandbox_image: Option<String>) -> Self {
@@ -65,11 +72,12 @@ impl Images for CriImages {
             let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
             pulls.join(&self.client, (name.to_owned(), credentials.to_vec()))
         };
-        let ended = result.wait_for(Option::is_some).await.map(|result| result.clone());
-        ended.ok().flatten().unwrap_or_else(|| {
+        let ended = result.wait_for(Option::is_some).await.map(|end| end.clone());
+        let (result, _) = ended.ok().flatten().unwrap_or_else(|| {
             let cause = "the pull was broken off".to_owned();
-            Err(ImageError::Runtime { name: name.to_owned(), cause })
-        })
+            (Err(ImageError::Runtime { name: name.to_owned(), cause }), Instant::now())
+        });
+        result
     }
 
     async fn list(&self) -> Result<Vec<Image>, ImageError> {
@@ -135,9 +143,12 @@ impl Images for CriImages {
 
 impl Pulls {
     /// Joins the pull of an image that goes on, or begins one.
-    fn join(&mut self, client: &CriClient, key: PullKey) -> watch::Receiver<Option<PullResult>> {
-        // A pull that has ended serves the pods that wait for it. The next pod begins another one.
-        self.running.retain(|_, pull| pull.borrow().is_none() && pull.has_changed().is_ok());
+    fn join(&mut self, client: &CriClient, key: PullKey) -> watch::Receiver<Option<PullEnd>> {
+        // A pull that failed serves the pods that wait for it. The next pod begins another one.
+        self.running.retain(|_, pull| match &*pull.borrow() {
+            None => pull.has_changed().is_ok(),
+            Some((result, at)) => result.is_ok() && at.elapsed() < SHARED,
+        });
         // The map itself has one handle of the places; a pull that waits or runs has another.
         self.places.retain(|_, places| Arc::strong_count(places) > 1);
         if let Some(result) = self.running.get(&key) {
@@ -156,13 +167,13 @@ fn begin(
     client: CriClient,
     (name, credentials): PullKey,
     places: Arc<Semaphore>,
-) -> watch::Receiver<Option<PullResult>> {
+) -> watch::Receiver<Option<PullEnd>> {
     let (ended, result) = watch::channel(None);
     tokio::spawn(async move {
         // The semaphore is never closed.
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let result = in_place(place, pull(&client, &name, &credentials)).await;
-        ended.send_replace(Some(result));
+        ended.send_replace(Some((result, Instant::now())));
         drop(places);
     });
     result

@@ -1,3 +1,5 @@
+//! The plan as a table, and over any images.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
