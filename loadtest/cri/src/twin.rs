@@ -19,6 +19,7 @@ mod life;
 mod runtime;
 mod state;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,6 +71,8 @@ struct Services(Arc<Core>);
 struct Core {
     state: Mutex<State>,
     faults: Mutex<Faults>,
+    /// The calls of each method.
+    calls: Mutex<BTreeMap<&'static str, u64>>,
     happenings: broadcast::Sender<Happening>,
     /// Counts the ends of containers, for calls that wait for one.
     ends: watch::Sender<u64>,
@@ -94,6 +97,7 @@ impl Twin {
         let shared = Core {
             state: Mutex::default(),
             faults: Mutex::default(),
+            calls: Mutex::default(),
             happenings,
             ends: watch::Sender::new(0),
         };
@@ -167,6 +171,11 @@ impl Twin {
         }
     }
 
+    /// How many times a method, such as `PullImage`, was called.
+    pub fn calls(&self, method: &str) -> u64 {
+        self.shared.calls().get(method).copied().unwrap_or_default()
+    }
+
     /// How many times a container was started, by its name; pods of all attempts count.
     pub fn starts(&self, name: &str) -> u64 {
         self.shared.state().starts(name)
@@ -207,6 +216,10 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -217,6 +230,7 @@ impl Core {
         method: &'static str,
         act: impl AsyncFnOnce() -> Result<T, Status>,
     ) -> Result<Response<T>, Status> {
+        *self.calls().entry(method).or_default() += 1;
         let fault = self.faults().draw(method);
         match fault {
             Some(Fault::Slow(time)) => tokio::time::sleep(time).await,

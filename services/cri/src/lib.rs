@@ -15,11 +15,14 @@
 //! | `runtime`, `streams`, [`images`] | the seams |
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
-//! | `cgroups` | what a runtime leaves behind |
+//! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
+//! | `cgroups`, `collection` | what a runtime leaves behind; runs and sandboxes that nothing needs |
 //! | [`proto`] | the interface on the wire |
 
+mod cgroup_files;
 mod cgroups;
 pub mod client;
+mod collection;
 mod facts;
 pub mod images;
 mod inner;
@@ -29,6 +32,7 @@ pub mod proto;
 mod runtime;
 pub mod spec;
 mod streams;
+mod usage;
 mod watch;
 
 pub use open::{CriSettings, OpenError, open};

@@ -4,16 +4,16 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use headwater_edged::FileError;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::NodeRuntime;
 use headwater_edged::runtime::pod_files::PodFiles;
+use headwater_edged::{FileError, memory_bytes};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{CallError, CriClient};
-use crate::images::CriImages;
+use crate::images::{CriImages, sandbox_image};
 use crate::inner::Inner;
 use crate::knowledge::Knowledge;
 use crate::proto::{
@@ -131,7 +131,7 @@ pub async fn open(
     let client = CriClient::new(&socket);
     let version = client.version(VersionRequest { version: "v1".to_owned() }).await;
     let version = version.map_err(call)?;
-    let status = client.status(StatusRequest { verbose: false }).await.map_err(call)?;
+    let status = client.status(StatusRequest { verbose: true }).await.map_err(call)?;
     if !settings.share_runtime {
         refuse_foreign_pods(&client).await?;
     }
@@ -155,8 +155,9 @@ pub async fn open(
     let stop = CancellationToken::new();
     watch::start(&inner, is_containerd, &stop);
     let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
-    let images = Arc::new(CriImages::new(client));
-    Ok(NodeRuntime::new(runtime.clone()).with_images(images).with_streams(runtime))
+    let images = Arc::new(CriImages::new(client, sandbox_image(&status.info)));
+    let node = NodeRuntime::new(runtime.clone()).with_images(images);
+    Ok(node.with_streams(runtime.clone()).with_usage(runtime))
 }
 
 async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {
@@ -211,7 +212,7 @@ fn node_facts(
         cluster_dns: settings.cluster_dns.clone(),
         cluster_domain: settings.cluster_domain.clone(),
         cgroup_driver: Some(cgroup_driver),
-        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
         huge_page_sizes: huge_page_sizes(),
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
@@ -233,12 +234,6 @@ fn has_stop_signal(version: &VersionResponse) -> bool {
         "cri-o" => version_number >= (1, 33),
         _ => false,
     }
-}
-
-fn memory_bytes(meminfo: &str) -> i64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
-    kib.unwrap_or(0).saturating_mul(1 << 10)
 }
 
 /// As cgroups name them: `2MB`.

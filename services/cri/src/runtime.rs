@@ -3,6 +3,7 @@
 //! The name, the number and the pod's UID are the key of a sandbox or container. After a call with an unknown
 //! outcome its key is looked up, and what is there is adopted.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +18,7 @@ use headwater_edged::pod::{PodRecord, PodUid, every_container};
 use headwater_edged::pod_fields::Column;
 use headwater_edged::runtime::{
     CommandOutput, Exit, Features, LogQuery, PodState, Rejection, RunHistory, RunState, Runtime,
-    RuntimeError, SandboxState, StopRequest,
+    RuntimeError, SandboxState, StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio_util::sync::DropGuard;
@@ -59,6 +60,10 @@ pub struct CriRuntime {
 impl CriRuntime {
     pub(crate) fn new(inner: Arc<Inner>, stop: DropGuard) -> Self {
         Self { inner, _stop: Arc::new(stop) }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     pub(crate) fn client(&self) -> &CriClient {
@@ -151,7 +156,7 @@ impl CriRuntime {
         self.client().stop_pod_sandbox(request).await.map(drop).or_else(CallError::done_if_absent)
     }
 
-    async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
+    pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
         self.stop_sandbox(id).await?;
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let removed = self.client().remove_pod_sandbox(request).await.map(drop);
@@ -167,12 +172,10 @@ impl CriRuntime {
     }
 
     /// The state of a container's runs; `None` if none was started.
-    fn history(&self, knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<RunHistory> {
-        let mut runs = knowledge.runs_of(pod, container);
-        runs.retain(|(_, run)| run.phase != Phase::Created);
-        let (_, latest) = runs.pop()?;
+    fn history(&self, runs: LatestRuns) -> Option<RunHistory> {
+        let LatestRuns { latest, before, sandbox_attempt } = &runs;
         let exit = |run: &Run, end: &End| self.exit(run, end);
-        let previous = runs.pop().and_then(|(_, run)| match &run.phase {
+        let previous = before.as_ref().and_then(|run| match &run.phase {
             Phase::Exited(end) => Some(exit(run, end)),
             _ => None,
         });
@@ -183,7 +186,7 @@ impl CriRuntime {
         };
         Some(RunHistory {
             attempt: latest.attempt,
-            sandbox_attempt: knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt),
+            sandbox_attempt: *sandbox_attempt,
             state,
             previous,
             image_id: latest.image_id.clone(),
@@ -214,6 +217,25 @@ impl CriRuntime {
     }
 }
 
+/// The latest runs of a container that were started.
+struct LatestRuns {
+    latest: Run,
+    before: Option<Run>,
+    /// The number of the sandbox of the latest run.
+    sandbox_attempt: u32,
+}
+
+impl LatestRuns {
+    fn of(knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<Self> {
+        let mut runs = knowledge.runs_of(pod, container);
+        runs.retain(|(_, run)| run.phase != Phase::Created);
+        let (_, latest) = runs.pop()?;
+        let sandbox_attempt = knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt);
+        let before = runs.pop().map(|(_, run)| run.clone());
+        Some(Self { latest: latest.clone(), before, sandbox_attempt })
+    }
+}
+
 #[async_trait]
 impl Runtime for CriRuntime {
     fn features(&self) -> Features {
@@ -224,12 +246,27 @@ impl Runtime for CriRuntime {
             files: true,
             persistent: true,
             resize: false,
-            collection: false,
+            collection: true,
         }
     }
 
     fn fields(&self) -> Column {
         Column::Cri
+    }
+
+    fn stated(&self) -> StatedFeatures {
+        let node = &self.inner.node;
+        let handlers = node.handlers.iter().map(|(name, features)| StatedHandler {
+            name: name.clone(),
+            recursive_read_only_mounts: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        });
+        // A runtime that names its handlers names its features, too.
+        let names_features = !node.handlers.is_empty();
+        StatedFeatures {
+            handlers: handlers.collect(),
+            supplemental_groups_policy: names_features.then_some(node.has_groups_policy),
+        }
     }
 
     fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
@@ -253,12 +290,11 @@ impl Runtime for CriRuntime {
     }
 
     fn pod(&self, pod: &PodUid) -> PodState {
-        self.inner.with(|knowledge| {
+        let (state, runs) = self.inner.with(|knowledge| {
             let latest = knowledge.sandboxes_of(pod).pop();
-            let containers = knowledge.containers(pod).into_iter();
-            let containers = containers
-                .filter_map(|name| Some((name.to_owned(), self.history(knowledge, pod, name)?)));
-            PodState {
+            let names = knowledge.containers(pod).into_iter();
+            let runs = names.filter_map(|name| LatestRuns::of(knowledge, pod, name));
+            let state = PodState {
                 sandbox: match latest {
                     Some((_, sandbox)) if sandbox.is_ready => SandboxState::Ready,
                     Some((_, sandbox)) if !sandbox.is_closed => SandboxState::Lost,
@@ -266,9 +302,16 @@ impl Runtime for CriRuntime {
                 },
                 sandbox_attempt: latest.map_or(0, |(_, sandbox)| sandbox.attempt),
                 addresses: latest.map(|(_, it)| it.addresses.clone()).unwrap_or_default(),
-                containers: containers.collect(),
-            }
-        })
+                containers: BTreeMap::new(),
+            };
+            (state, runs.collect::<Vec<_>>())
+        });
+        // The files of runs that have ended are read without the lock.
+        let containers = runs.into_iter().filter_map(|runs| {
+            let name = runs.latest.container.clone();
+            Some((name, self.history(runs)?))
+        });
+        PodState { containers: containers.collect(), ..state }
     }
 
     async fn relist(&self) -> Result<(), RuntimeError> {
@@ -480,6 +523,10 @@ impl Runtime for CriRuntime {
                 source: io::Error::other(error),
             }),
         }
+    }
+
+    async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {
+        self.collect_leavings(keep, known).await
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {

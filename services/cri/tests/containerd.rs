@@ -168,6 +168,21 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     let command = ["cat", "/etc/app/name"].map(str::to_owned);
     let output = node.runtime.run(&record.uid, "main", &command, PATIENCE).await.expect("it runs");
     assert_eq!((output.code, output.output.as_str()), (Some(0), "shop\n"));
+    let usage = node.runtime.usage().expect("it is measured");
+    let pods = usage.pods().await.expect("a usage");
+    let [used] = &pods[..] else { panic!("one pod runs: {pods:?}") };
+    let [main] = &used.containers[..] else { panic!("one container runs: {used:?}") };
+    assert_eq!((&used.pod, main.container.as_str()), (&record.uid, "main"));
+    // The shell and its sleep, of a pod whose sandbox has a process, too.
+    assert!(main.processes.cpu_ns > 0 && main.processes.count >= 1, "{main:?}");
+    assert!(used.processes.count > main.processes.count, "{used:?}");
+    let memory = 1..64 << 20;
+    assert!(memory.contains(&main.processes.memory_bytes), "{main:?}");
+    assert!(used.processes.memory_used_bytes >= main.processes.memory_used_bytes, "{used:?}");
+    assert!(main.logs.bytes > 0 && used.volumes.inodes > 1, "{used:?}");
+    let systems = usage.file_systems().await.expect("file systems");
+    let places: Vec<_> = systems.iter().map(|system| system.mount_point.as_path()).collect();
+    assert!(places[0] == node.dir.path() && places.len() >= 2, "{places:?}");
 
     // A kill has the right code, and the next run the next number.
     node.runtime.stop(&record.uid, "main", StopRequest::KILL).await.expect("it is killed");

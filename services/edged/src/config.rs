@@ -102,6 +102,14 @@ pub struct Settings {
     /// A docker config of the node, with credentials for all of its pods; absent if there is no such
     /// file.
     pub registry_config: Option<PathBuf>,
+    /// When images are removed.
+    pub image_collection: ImageCollection,
+    /// How often it is looked whether images have to be removed.
+    pub image_collection_period: Duration,
+    /// How often the images of the node are listed.
+    pub image_list_period: Duration,
+    /// How often ended containers are removed.
+    pub container_collection_period: Duration,
     /// How often the node's facts are read.
     pub node_check: Duration,
     /// How often the node is reported although nothing changed.
@@ -140,6 +148,26 @@ pub enum PullOffline {
     Strict,
 }
 
+/// When images are removed; each default is a constant of this module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageCollection {
+    /// The part of the file system of images, in percent, at which images are removed that no container has.
+    pub high_percent: u8,
+    /// The part down to which they are.
+    pub low_percent: u8,
+    /// An image stays for this time after it came, or the pod worker started: a container is about to use it.
+    pub age_min: Duration,
+    /// An image that no container had for this time is removed, however empty the disk is; `None`: it stays.
+    pub age_max: Option<Duration>,
+}
+
+impl ImageCollection {
+    /// Whether any image is ever removed.
+    pub(crate) fn is_on(&self) -> bool {
+        self.high_percent < 100 || self.age_max.is_some()
+    }
+}
+
 /// The least of each resource that a node has without pressure; each default is a constant of this
 /// module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +198,18 @@ const CLAIM_HOLD: Duration = Duration::from_secs(30);
 const BACKOFF_BASE: Duration = Duration::from_secs(10);
 /// As a kubelet's CrashLoopBackOff.
 const BACKOFF_CAP: Duration = Duration::from_secs(300);
+/// As a kubelet's imageGCHighThresholdPercent.
+const IMAGES_HIGH_PERCENT: u8 = 85;
+/// As a kubelet's imageGCLowThresholdPercent.
+const IMAGES_LOW_PERCENT: u8 = 80;
+/// As a kubelet's imageMinimumGCAge.
+const IMAGE_AGE_MIN: Duration = Duration::from_mins(2);
+/// As a kubelet's ImageGCPeriod.
+const IMAGE_COLLECTION_PERIOD: Duration = Duration::from_mins(5);
+/// As a kubelet's cache of images.
+const IMAGE_LIST_PERIOD: Duration = Duration::from_secs(30);
+/// As a kubelet's ContainerGCPeriod.
+const CONTAINER_COLLECTION_PERIOD: Duration = Duration::from_mins(1);
 /// As a kubelet's node status update frequency.
 const NODE_CHECK: Duration = Duration::from_secs(10);
 /// As a kubelet's node status report frequency.
@@ -217,6 +257,17 @@ impl Default for PressureSettings {
     }
 }
 
+impl Default for ImageCollection {
+    fn default() -> Self {
+        Self {
+            high_percent: IMAGES_HIGH_PERCENT,
+            low_percent: IMAGES_LOW_PERCENT,
+            age_min: IMAGE_AGE_MIN,
+            age_max: None,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -229,6 +280,10 @@ impl Default for Settings {
             backoff_cap: BACKOFF_CAP,
             pull_offline: PullOffline::default(),
             registry_config: None,
+            image_collection: ImageCollection::default(),
+            image_collection_period: IMAGE_COLLECTION_PERIOD,
+            image_list_period: IMAGE_LIST_PERIOD,
+            container_collection_period: CONTAINER_COLLECTION_PERIOD,
             node_check: NODE_CHECK,
             node_report: NODE_REPORT,
             reconnect_base: RECONNECT_BASE,

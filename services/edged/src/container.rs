@@ -12,6 +12,7 @@ pub mod claim;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
+pub(crate) mod image_name;
 pub(crate) mod pull_credentials;
 pub mod qos;
 pub mod quantity;

@@ -1,7 +1,8 @@
 //! The pod worker as a whole: its start, and the handle of a running one.
 //!
-//! [`Edged::spawn`] opens the runtime and the files of pods, and starts five tasks: the watch of the
-//! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, and the supervisor. The supervisor
+//! [`Edged::spawn`] opens the runtime and the files of pods, and starts six tasks: the watch of the
+//! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, the collector of images and ended
+//! containers, and the supervisor. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
@@ -16,10 +17,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::client::{EdgeClient, SocketPathTooLong};
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
+use crate::collection::Collector;
 use crate::config::{EdgedConfig, RuntimeKind};
 use crate::container::claim::ClaimView;
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
+use crate::node::images::stated;
 use crate::node::measurement::measure;
 use crate::node::object::NodeFacts;
 use crate::node::reporter;
@@ -135,20 +138,22 @@ impl Edged {
         let (events, watched) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
+        let (listed, images) = watch::channel(Arc::default());
         let gather = {
             let (runtime, node, pods_max) = (runtime.clone(), node.clone(), settings.pods_max);
             move || {
                 let version = runtime.features().version.clone();
                 let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
                 let runtime_trouble = runtime.health().err();
-                (NodeFacts { runtime_trouble, ..facts }, measure(&dir))
+                let (features, images) = (runtime.stated(), stated(&images.borrow()));
+                (NodeFacts { runtime_trouble, features, images, ..facts }, measure(&dir))
             }
         };
         let allocatable = gather().0.allocatable();
         let (resend, stop) = (resend_node.clone(), cancel.clone());
         tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
         let logs = ContainerLogs(runtime.clone());
-        let dependencies = WorkerDependencies {
+        let dependencies = Arc::new(WorkerDependencies {
             node,
             address: node_address,
             allocatable,
@@ -163,7 +168,8 @@ impl Edged {
             store,
             metrics,
             cancel: cancel.clone(),
-        };
+        });
+        tokio::spawn(Collector::new(dependencies.clone(), listed).run(cancel.clone()));
         let claims = watch::Sender::new(ClaimView::default());
         tokio::spawn(claim_keeper::keep(
             dependencies.runtime.clone(),

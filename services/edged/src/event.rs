@@ -12,7 +12,7 @@
 pub(crate) mod aggregator;
 pub(crate) mod status_change;
 
-use headwater_event::ResourceKey;
+use headwater_event::{NodeName, ResourceKey};
 
 use crate::pod::PodUid;
 
@@ -35,19 +35,29 @@ pub(crate) enum Severity {
     Warning,
 }
 
-/// Something that happened to a pod.
+/// Something that happened to a pod or to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Occurrence {
-    /// `<namespace>/pod/<name>`.
-    pub(crate) pod: ResourceKey,
-    pub(crate) uid: PodUid,
-    /// The container, if it happened to one.
-    pub(crate) container: Option<String>,
+    pub(crate) about: Subject,
     pub(crate) severity: Severity,
     /// A word for programs.
     pub(crate) reason: String,
     /// A sentence for people.
     pub(crate) message: String,
+}
+
+/// The object to which something happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    /// A pod, or one of its containers.
+    Pod {
+        /// `<namespace>/pod/<name>`.
+        key: ResourceKey,
+        uid: PodUid,
+        container: Option<String>,
+    },
+    /// The node itself.
+    Node(NodeName),
 }
 
 impl EventLevel {

@@ -27,11 +27,13 @@
 //! | `api` | the client of the edge's local API, reports of pods, Events | `pod`, `desired`, `event`, `config`, `metrics`, `backoff` |
 //! | `node` | the Node object, its pressures and its reports | `api`, `config`, `backoff` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
+//! | `collection` | images and ended containers that nothing needs any more | `worker` and what it uses |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
 //! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
 
 mod api;
 mod backoff;
+mod collection;
 pub mod config;
 pub mod container;
 mod desired;
@@ -48,12 +50,14 @@ mod worker;
 
 pub use api::client::SocketPathTooLong;
 pub use config::{
-    EdgedConfig, PressureSettings, ProcessConfig, PullOffline, RuntimeKind, Settings,
+    EdgedConfig, ImageCollection, PressureSettings, ProcessConfig, PullOffline, RuntimeKind,
+    Settings,
 };
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};
+pub use node::measurement::memory_bytes;
 pub use runtime::process::{running_pods, shared_rights, shim};
 pub use worker::plan;

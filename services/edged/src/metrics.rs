@@ -11,6 +11,8 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
+use crate::collection::RemovalReason;
+
 /// Bounds of durations, in seconds: from a quick start to a minute on a slow disk.
 const SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
@@ -40,6 +42,10 @@ const REPORTS: [(ReportOutcome, &str); 3] = [
     (ReportOutcome::Refused, "refused"),
 ];
 
+/// As in a kubelet's `image_garbage_collected_total`.
+const REMOVALS: [(RemovalReason, &str); 2] =
+    [(RemovalReason::Age, "age"), (RemovalReason::Space, "space")];
+
 /// The families of all pod workers of a process.
 #[derive(Clone, Debug)]
 pub struct EdgedMetrics {
@@ -50,6 +56,8 @@ pub struct EdgedMetrics {
     runtime_errors: IntCounterVec,
     reports: IntCounterVec,
     probe_failures: IntCounterVec,
+    images_collected: IntCounterVec,
+    image_collections_failed: IntCounterVec,
 }
 
 /// The counters of one pod worker. Without a registry they count nothing. Cheap to clone.
@@ -100,6 +108,8 @@ struct Handles {
     runtime_errors: [IntCounter; RUNTIME_ERRORS.len()],
     reports: [IntCounter; REPORTS.len()],
     probe_failures: IntCounter,
+    images_collected: [IntCounter; REMOVALS.len()],
+    image_collections_failed: IntCounter,
 }
 
 impl EdgedMetrics {
@@ -151,6 +161,16 @@ impl EdgedMetrics {
                 "Verdicts of probes that a container is unhealthy.",
                 &["node"],
             )?,
+            images_collected: counter(
+                "headwater_edged_images_collected_total",
+                "Images that were removed for their age or for the space on their disk.",
+                &["node", "reason"],
+            )?,
+            image_collections_failed: counter(
+                "headwater_edged_image_collections_failed_total",
+                "Collections of images that failed, or did not free enough space.",
+                &["node"],
+            )?,
         })
     }
 
@@ -167,6 +187,9 @@ impl EdgedMetrics {
                 .map(|kind| self.runtime_errors.with_label_values(&[node, kind])),
             reports: REPORTS.map(|(_, of)| self.reports.with_label_values(&[node, of])),
             probe_failures: self.probe_failures.with_label_values(&[node]),
+            images_collected: REMOVALS
+                .map(|(_, reason)| self.images_collected.with_label_values(&[node, reason])),
+            image_collections_failed: self.image_collections_failed.with_label_values(&[node]),
         })))
     }
 }
@@ -208,6 +231,22 @@ impl EdgedCounts {
             REPORTS.iter().zip(&handles.reports).find(|((of, _), _)| *of == outcome)
         {
             reports.inc();
+        }
+    }
+
+    /// Counts an image that was removed.
+    pub(crate) fn image_collected(&self, reason: RemovalReason) {
+        let Some(handles) = &self.0 else { return };
+        let mut counters = REMOVALS.iter().zip(&handles.images_collected);
+        if let Some((_, counter)) = counters.find(|((of, _), _)| *of == reason) {
+            counter.inc();
+        }
+    }
+
+    /// Counts a collection of images that failed.
+    pub(crate) fn image_collection_failed(&self) {
+        if let Some(handles) = &self.0 {
+            handles.image_collections_failed.inc();
         }
     }
 

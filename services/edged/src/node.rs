@@ -1,5 +1,6 @@
 //! The node itself: its Node object, and the task that reports it.
 
+pub(crate) mod images;
 pub(crate) mod measurement;
 pub(crate) mod object;
 pub(crate) mod pressure;

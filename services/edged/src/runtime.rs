@@ -15,7 +15,7 @@
 //! A runtime keeps its knowledge in memory and responds from there. When it notices a change, it
 //! sends the pod's UID to the channel that it was opened with. A lost notice is found by a relist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,11 +41,11 @@ mod streams;
 mod usage;
 
 pub use error::RuntimeError;
-pub use images::{Image, ImageError, Images, RegistryCredentials};
+pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCredentials};
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
-pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};
+pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, ProcessUsage, Usage};
 
 /// Runs the sandboxes and containers of pods.
 #[async_trait]
@@ -74,6 +74,11 @@ pub trait Runtime: Send + Sync + 'static {
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
         let _ = (pod, container);
         Ok(())
+    }
+
+    /// What the Node object states of the runtime beside its version. By default there is nothing.
+    fn stated(&self) -> StatedFeatures {
+        StatedFeatures::default()
     }
 
     /// Why the runtime can run no pods now, for a person. By default it can.
@@ -180,12 +185,13 @@ pub trait Runtime: Send + Sync + 'static {
         Err(RuntimeError::Unsupported { verb: "resize a container" })
     }
 
-    /// Removes all but the newest `keep` ended runs of every container. A runtime without this
-    /// feature bounds them by itself.
+    /// Removes all but the newest `keep` ended runs of every container, and at least one stays. Of a pod that is not among
+    /// `known`, everything goes that has ended: runs, sandboxes, logs. A runtime without this feature bounds
+    /// ended runs by itself.
     ///
     /// Supported if [`Features::collection`].
-    async fn collect(&self, keep: usize) -> Result<(), RuntimeError> {
-        let _ = keep;
+    async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {
+        let _ = (keep, known);
         Err(RuntimeError::Unsupported { verb: "collect ended containers" })
     }
 
@@ -220,6 +226,26 @@ pub struct Features {
     pub resize: bool,
     /// Ended containers are removed on request.
     pub collection: bool,
+}
+
+/// What the Node object states of a runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatedFeatures {
+    /// The handlers, of which a RuntimeClass names one.
+    pub handlers: Vec<StatedHandler>,
+    /// A pod's `supplementalGroupsPolicy` is kept; `None`: the runtime does not say so.
+    pub supplemental_groups_policy: Option<bool>,
+}
+
+/// A handler of a runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatedHandler {
+    /// Its name; empty for the default one.
+    pub name: String,
+    /// Mounts can be read-only with everything below them.
+    pub recursive_read_only_mounts: bool,
+    /// Pods can have users of their own.
+    pub user_namespaces: bool,
 }
 
 /// Why a node does not admit a pod.

@@ -15,6 +15,7 @@
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `token_requests` | requests for the tokens of its volumes |
+//! | `go_duration` | durations in messages |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
 //! | `probe_failure` | the failures of probes in a status |
@@ -42,6 +43,7 @@ mod container_tracker;
 mod crash_loop;
 mod dependencies;
 mod executor;
+mod go_duration;
 mod handler;
 mod http_get;
 mod image_tracker;

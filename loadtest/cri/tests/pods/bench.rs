@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri_lab::BUSYBOX_IMAGE;
-use headwater_edged::{Edged, EdgedConfig, Handle, NOTICES_MAX, RuntimeKind, Settings};
+use headwater_edged::runtime::LogQuery;
+use headwater_edged::{
+    Edged, EdgedConfig, Handle, ImageCollection, NOTICES_MAX, RuntimeKind, Settings,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -25,6 +28,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) edge: FakeEdge,
+    pub(crate) settings: Settings,
     socket: PathBuf,
 }
 
@@ -32,20 +36,28 @@ impl Bench {
     pub(crate) fn new(socket: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let edge = FakeEdge::start(&dir.path().join("edge.sock"), &[], true);
-        Self { dir, edge, socket: socket.to_owned() }
+        let settings = Settings {
+            backoff_base: Duration::from_millis(40),
+            backoff_cap: Duration::from_millis(200),
+            // The disk of the machine may be full, and no registry has the images.
+            image_collection: ImageCollection { high_percent: 100, ..ImageCollection::default() },
+            ..Settings::default()
+        };
+        Self { dir, edge, settings, socket: socket.to_owned() }
+    }
+
+    /// Where the pod worker keeps its things.
+    pub(crate) fn edged_dir(&self) -> PathBuf {
+        self.dir.path().join("edged")
     }
 
     pub(crate) async fn edged(&self) -> Handle {
         let node = "gw-1".parse().expect("a node name");
-        let dir = self.dir.path().join("edged");
+        let dir = self.edged_dir();
         // The runtime is given; its kind only decides how many pods there is room for.
         let kind = RuntimeKind::Hollow;
         let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
-        config.settings = Settings {
-            backoff_base: Duration::from_millis(40),
-            backoff_cap: Duration::from_millis(200),
-            ..Settings::default()
-        };
+        config.settings = self.settings.clone();
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let cri = CriSettings::new(self.socket.clone());
         let runtime =
@@ -109,6 +121,13 @@ impl Bench {
         until(|| async { asked() }).await.expect("edged asks for the delete");
         self.edge.delete(&format!("shop/pod/{name}"));
     }
+}
+
+/// The log files of a pod's container, which has the pod's name.
+pub(crate) fn log_files(edged: &Handle, name: &str, previous: bool) -> Vec<PathBuf> {
+    let (pod, container) = (name.to_owned(), name.to_owned());
+    let query = LogQuery { namespace: "shop".to_owned(), pod, container, previous };
+    edged.logs().files(&query).expect("logs can be listed")
 }
 
 /// A UID of this process: pods of all labs share the machine's control groups.

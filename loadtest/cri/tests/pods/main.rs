@@ -1,8 +1,10 @@
 //! The whole pod worker on a container runtime: a real containerd, and the twin with its faults.
 
 mod bench;
+mod collection;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
 mod fake_edge;
 mod faults;
 mod life;
+mod pulls;

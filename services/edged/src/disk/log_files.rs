@@ -49,7 +49,11 @@ pub(crate) fn log_files(
     attempts.sort_unstable();
     let wanted = match (attempts.last(), previous) {
         (Some(latest), false) => *latest,
-        (Some(latest), true) if *latest > 0 => latest - 1,
+        // The run before may have been removed: then the latest one has ended, and waits to run again.
+        (Some(latest), true) if *latest > 0 => match attempts.len() {
+            1 => *latest,
+            _ => latest - 1,
+        },
         _ => return Ok(Vec::new()),
     };
     let current = dir.join(format!("{wanted}.log"));

@@ -73,7 +73,7 @@ impl WorkerHandle {
 
 impl Supervisor {
     pub(super) fn new(
-        dependencies: WorkerDependencies,
+        dependencies: Arc<WorkerDependencies>,
         edge: EdgeClient,
         resend_node: Arc<Notify>,
         claims: watch::Sender<ClaimView>,
@@ -89,7 +89,7 @@ impl Supervisor {
             resend_node,
             edge,
             claims,
-            shared: Arc::new(dependencies),
+            shared: dependencies,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Equal occurrences as one Event, at a bounded rate. Pure: time is an argument.
 //!
-//! Occurrences of one pod and container with the same reason and message are one Event: its count and its
+//! Occurrences of one pod and container, or of the node, with the same reason and message are one Event: its count and its
 //! last time move, as client-go counts them. A node sends one Event a second, and some at once. What
 //! happens more often is counted meanwhile, and the last count is sent when its turn comes.
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{EventLevel, Occurrence};
+use super::{EventLevel, Occurrence, Subject};
 
 /// Events a second, and Events at once: client-go has the same burst.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +28,10 @@ const TTL_SECONDS: i64 = 3_600;
 /// Bytes of a message: the API server takes 1,024 characters.
 const MESSAGE_BYTES_MAX: usize = 1_024;
 
-/// Bytes of the pod's name in the name of an Event: with a dot and 16 digits 253 at most.
+/// The namespace of Events about what has none.
+const NAMESPACE_DEFAULT: &str = "default";
+
+/// Bytes of the object's name in the name of an Event: with a dot and 16 digits 253 at most.
 const NAME_BYTES_MAX: usize = 236;
 
 /// The Events of one node.
@@ -152,16 +155,22 @@ impl EventAggregator {
 }
 
 impl CountedEvent {
-    /// `None`: the pod has no name that makes a key.
+    /// `None`: the object has no name that makes a key.
     fn outgoing(&self, id: u64) -> Option<OutgoingEvent> {
-        let Occurrence { pod, uid, container, severity, reason, message } = &self.occurrence;
-        let name = pod.name();
+        let Occurrence { about, severity, reason, message } = &self.occurrence;
+        let (namespace, name) = match about {
+            Subject::Pod { key, .. } => (key.namespace(), key.name()),
+            Subject::Node(node) => (Some(NAMESPACE_DEFAULT), node.as_str()),
+        };
         let name = name[..name.floor_char_boundary(NAME_BYTES_MAX)].trim_end_matches(['.', '-']);
-        let key = ResourceKey::new(pod.namespace(), "event", &format!("{name}.{id:016x}")).ok()?;
-        let mut about = json!({
-            "kind": "Pod", "namespace": pod.namespace(), "name": pod.name(), "uid": uid.as_str(),
-        });
-        if let Some(container) = container {
+        let key = ResourceKey::new(namespace, "event", &format!("{name}.{id:016x}")).ok()?;
+        let mut about = match about {
+            Subject::Pod { key, uid, .. } => json!({
+                "kind": "Pod", "namespace": namespace, "name": key.name(), "uid": uid.as_str(),
+            }),
+            Subject::Node(node) => json!({"kind": "Node", "name": node.as_str()}),
+        };
+        if let Subject::Pod { container: Some(container), .. } = &self.occurrence.about {
             about["fieldPath"] = format!("spec.containers{{{container}}}").into();
         }
         let whole = |time: Timestamp| format!("{time:.0}");
@@ -183,13 +192,16 @@ mod tests {
 
     fn occurrence(message: &str) -> Occurrence {
         Occurrence {
-            pod: "shop/pod/web".parse().expect("a key"),
-            uid: "u-1".to_owned().try_into().expect("a UID"),
-            container: Some("main".to_owned()),
+            about: subject("shop/pod/web".parse().expect("a key")),
             severity: Severity::Warning,
             reason: "BackOff".to_owned(),
             message: message.to_owned(),
         }
+    }
+
+    fn subject(key: ResourceKey) -> Subject {
+        let uid = "u-1".to_owned().try_into().expect("a UID");
+        Subject::Pod { key, uid, container: Some("main".to_owned()) }
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -301,8 +313,18 @@ mod tests {
     fn a_long_name_of_a_pod_makes_a_name_of_an_event() {
         let mut events = EventAggregator::new(EventLevel::All);
         let pod = ResourceKey::new(Some("shop"), "pod", &"a".repeat(253)).expect("a key");
-        events.add(Occurrence { pod, ..occurrence("m") }, at(0));
+        events.add(Occurrence { about: subject(pod), ..occurrence("m") }, at(0));
         let (key, _) = &sent(&mut events, Instant::now())[0];
         assert_eq!(key.len(), "shop/event/".len() + 253);
+    }
+
+    #[test]
+    fn an_event_about_the_node_is_in_the_default_namespace_and_leaves_the_uid_to_the_cloud() {
+        let mut events = EventAggregator::new(EventLevel::Warnings);
+        let about = Subject::Node("gw-1".parse().expect("a name"));
+        events.add(Occurrence { about, ..occurrence("m") }, at(0));
+        let (key, event) = &sent(&mut events, Instant::now())[0];
+        assert!(key.starts_with("default/event/gw-1."), "{key}");
+        assert_eq!(event["involvedObject"], json!({"kind": "Node", "name": "gw-1"}));
     }
 }

@@ -5,7 +5,7 @@
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
-use super::{Occurrence, Severity};
+use super::{Occurrence, Severity, Subject};
 use crate::pod::PodUid;
 
 /// What happened to the pod between two statuses of it.
@@ -17,9 +17,11 @@ pub(crate) fn occurrences(
 ) -> Vec<Occurrence> {
     let occurrence =
         |container: Option<&str>, severity, reason: &str, message: String| Occurrence {
-            pod: pod.clone(),
-            uid: uid.clone(),
-            container: container.map(str::to_owned),
+            about: Subject::Pod {
+                key: pod.clone(),
+                uid: uid.clone(),
+                container: container.map(str::to_owned),
+            },
             severity,
             reason: reason.to_owned(),
             message,
@@ -67,6 +69,18 @@ pub(crate) fn occurrences(
                 "ImagePullBackOff" => {
                     let message = format!("Back-off pulling image \"{}\"", container.image);
                     found.push(event(Severity::Normal, "BackOff", message));
+                    found.push(event(Severity::Warning, "Failed", format!("Error: {reason}")));
+                }
+                // The pull before has an Event with the words.
+                "ErrImagePull" | "RegistryUnavailable" | "SignatureValidationFailed" => {
+                    found.push(event(Severity::Warning, "Failed", format!("Error: {reason}")));
+                }
+                "InvalidImageName" | "ImageInspectError" | "ErrImageNeverPull" => {
+                    let of_image = match &*reason {
+                        "ErrImageNeverPull" => "ErrImageNeverPull",
+                        _ => "InspectFailed",
+                    };
+                    found.push(event(Severity::Warning, of_image, message));
                     found.push(event(Severity::Warning, "Failed", format!("Error: {reason}")));
                 }
                 // Others are usual, or the failure before has an Event.
@@ -143,6 +157,25 @@ mod tests {
                 vec![
                     "Normal BackOff: Back-off pulling image \"web:1\"",
                     "Warning Failed: Error: ImagePullBackOff",
+                ],
+            ),
+            (
+                status(None, waiting("ErrImagePull", "401 Unauthorized"), json!(null)),
+                vec!["Warning Failed: Error: ErrImagePull"],
+            ),
+            (
+                status(None, waiting("RegistryUnavailable", "it is away"), json!(null)),
+                vec!["Warning Failed: Error: RegistryUnavailable"],
+            ),
+            (
+                status(None, waiting("InvalidImageName", "no name"), json!(null)),
+                vec!["Warning InspectFailed: no name", "Warning Failed: Error: InvalidImageName"],
+            ),
+            (
+                status(None, waiting("ErrImageNeverPull", "not here"), json!(null)),
+                vec![
+                    "Warning ErrImageNeverPull: not here",
+                    "Warning Failed: Error: ErrImageNeverPull",
                 ],
             ),
             (

@@ -14,7 +14,7 @@ pub(crate) fn measure(dir: &Path) -> Measurement {
     let disk = dir.ancestors().find_map(|dir| statvfs(dir).ok());
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(read);
     Measurement {
-        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        memory_bytes: meminfo(&read("/proc/meminfo"), "MemAvailable:"),
         disk_bytes: disk.as_ref().map(bytes),
         disk_files: disk.as_ref().and_then(files),
         pids: pids(&read("/proc/loadavg"), &limits),
@@ -31,9 +31,14 @@ fn files(disk: &Statvfs) -> Option<Share> {
     Some(files).filter(|files| files.all > 0)
 }
 
-/// The line `MemAvailable: 1234 kB` of `/proc/meminfo`, in bytes.
-fn memory_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// The memory of the machine; `None` if it cannot be read.
+pub fn memory_bytes() -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+/// A line such as `MemAvailable: 1234 kB` of `/proc/meminfo`, in bytes.
+fn meminfo(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -61,8 +66,10 @@ mod tests {
 
     #[test]
     fn the_files_of_the_kernel_are_read_by_their_form() {
-        assert_eq!(memory_bytes("MemTotal: 9 kB\nMemAvailable:   2 kB\n"), Some(2048));
-        assert_eq!(memory_bytes("MemTotal: 9 kB\n"), None);
+        let text = "MemTotal: 9 kB\nMemAvailable:   2 kB\n";
+        assert_eq!(meminfo(text, "MemAvailable:"), Some(2048));
+        assert_eq!(meminfo(text, "MemTotal:"), Some(9 << 10));
+        assert_eq!(meminfo("MemTotal: 9 kB\n", "MemAvailable:"), None);
         let limits = ["32768\n".to_owned(), "100\n".to_owned()];
         let share = Some(Share { free: 70, all: 100 });
         assert_eq!(pids("0.1 0.2 0.3 2/30 4242\n", &limits), share);

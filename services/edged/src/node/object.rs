@@ -6,16 +6,19 @@ use std::net::IpAddr;
 use headwater_event::NodeName;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use super::measurement::memory_bytes;
 use super::pressure::{Pressure, Pressures};
 use crate::container::downward_api::Allocatable;
+use crate::runtime::StatedFeatures;
 
 /// The facts that the Node object states.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeFacts {
     /// The node's name.
     pub(crate) name: NodeName,
@@ -31,6 +34,10 @@ pub(crate) struct NodeFacts {
     pub(crate) pods_max: u32,
     /// The runtime's name and version.
     pub(crate) runtime: String,
+    /// What the runtime can do for a pod.
+    pub(crate) features: StatedFeatures,
+    /// The images that it has.
+    pub(crate) images: Vec<ContainerImage>,
     /// Why the runtime can run no pods now.
     pub(crate) runtime_trouble: Option<String>,
     /// Kernel release.
@@ -53,9 +60,11 @@ impl NodeFacts {
             address,
             hostname: hostname.to_string_lossy().into_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_kib: field(&read("/proc/meminfo"), "MemTotal:").parse().unwrap_or(0),
+            memory_kib: memory_bytes().unwrap_or(0) >> 10,
             pods_max,
             runtime,
+            features: StatedFeatures::default(),
+            images: Vec::new(),
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
             os_image: os_image(&read("/etc/os-release")),
@@ -109,6 +118,12 @@ pub(crate) fn node(
             ]),
             allocatable: Some(capacity.clone()),
             capacity: Some(capacity),
+            images: (!facts.images.is_empty()).then(|| facts.images.clone()),
+            features: facts
+                .features
+                .supplemental_groups_policy
+                .map(|has| NodeFeatures { supplemental_groups_policy: Some(has) }),
+            runtime_handlers: runtime_handlers(&facts.features),
             conditions: Some(conditions(facts.runtime_trouble.as_deref(), pressures, before, now)),
             node_info: Some(NodeSystemInfo {
                 architecture: architecture().to_owned(),
@@ -184,6 +199,17 @@ fn conditions(
         .into()
 }
 
+fn runtime_handlers(features: &StatedFeatures) -> Option<Vec<NodeRuntimeHandler>> {
+    let handlers = features.handlers.iter().map(|handler| NodeRuntimeHandler {
+        name: Some(handler.name.clone()),
+        features: Some(NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: Some(handler.recursive_read_only_mounts),
+            user_namespaces: Some(handler.user_namespaces),
+        }),
+    });
+    Some(handlers.collect()).filter(|handlers: &Vec<_>| !handlers.is_empty())
+}
+
 /// The name of the architecture in Go, which Kubernetes uses.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
@@ -194,11 +220,6 @@ fn architecture() -> &'static str {
     }
 }
 
-fn field<'a>(text: &'a str, name: &str) -> &'a str {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|line| line.split_whitespace().next()).unwrap_or_default()
-}
-
 fn os_image(text: &str) -> String {
     let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     line.unwrap_or("Linux").trim_matches('"').to_owned()
@@ -206,7 +227,10 @@ fn os_image(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::runtime::StatedHandler;
 
     const ENOUGH: Pressures =
         Pressures { memory: Pressure::Absent, disk: Pressure::Absent, pids: Pressure::Absent };
@@ -228,6 +252,26 @@ mod tests {
         assert!(ready.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
         let addresses = status.addresses.expect("addresses");
         assert!(addresses.iter().any(|a| a.type_ == "InternalIP" && a.address == "10.0.0.7"));
+    }
+
+    #[test]
+    fn images_handlers_and_features_are_stated_if_the_runtime_has_any() {
+        let status = |facts: &NodeFacts| {
+            let node = node(facts, ENOUGH, None, Timestamp::UNIX_EPOCH);
+            serde_json::to_value(node.status).expect("JSON")
+        };
+        let bare = status(&facts());
+        assert!(["images", "features", "runtimeHandlers"].iter().all(|key| bare[key].is_null()));
+        let image = ContainerImage { names: Some(vec!["r/web:1".to_owned()]), size_bytes: Some(7) };
+        let handler =
+            StatedHandler { name: "runc".to_owned(), user_namespaces: true, ..Default::default() };
+        let features =
+            StatedFeatures { handlers: vec![handler], supplemental_groups_policy: Some(true) };
+        let status = status(&NodeFacts { images: vec![image], features, ..facts() });
+        assert_eq!(status["images"], json!([{"names": ["r/web:1"], "sizeBytes": 7}]));
+        assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
+        let features = json!({"recursiveReadOnlyMounts": false, "userNamespaces": true});
+        assert_eq!(status["runtimeHandlers"], json!([{"name": "runc", "features": features}]));
     }
 
     #[test]

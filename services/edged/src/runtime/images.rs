@@ -1,9 +1,14 @@
 //! The seam to container images.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+
+use super::usage::{DiskUsage, FileSystemUsage};
+use crate::container::WaitReason;
 
 /// Keeps the images of containers.
 #[async_trait]
@@ -15,8 +20,8 @@ pub trait Images: Send + Sync + 'static {
     async fn status(&self, name: &str) -> Result<Option<Image>, ImageError>;
 
     /// Pulls an image from its registry. `credentials` are tried in order; without any, the pull is
-    /// anonymous. On success the image is on the node, and the result is its id. On failure parts of
-    /// it may be: the next pull continues.
+    /// anonymous. On success the image is on the node. On failure parts of it may be: the next pull
+    /// continues.
     ///
     /// # Errors
     /// See [`ImageError`].
@@ -24,7 +29,7 @@ pub trait Images: Send + Sync + 'static {
         &self,
         name: &str,
         credentials: &[RegistryCredentials],
-    ) -> Result<Arc<str>, ImageError>;
+    ) -> Result<PulledImage, ImageError>;
 
     /// All images on the node.
     ///
@@ -38,11 +43,36 @@ pub trait Images: Send + Sync + 'static {
     /// See [`ImageError`].
     async fn remove(&self, id: &str) -> Result<(), ImageError>;
 
-    /// The bytes that all images take on the disk.
+    /// The images of all containers of the runtime, running or not, of this pod worker or of another agent. Each
+    /// is an id or a name.
     ///
     /// # Errors
     /// See [`ImageError`].
-    async fn disk_bytes(&self) -> Result<u64, ImageError>;
+    async fn in_use(&self) -> Result<BTreeSet<Arc<str>>, ImageError>;
+
+    /// The disk of images.
+    ///
+    /// # Errors
+    /// See [`ImageError`].
+    async fn usage(&self) -> Result<ImageUsage, ImageError>;
+}
+
+/// The disk of images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageUsage {
+    /// What all images take.
+    pub images: DiskUsage,
+    /// The file system that holds them.
+    pub file_system: FileSystemUsage,
+}
+
+/// An image that was pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PulledImage {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The time of the pull, without the wait for its turn.
+    pub took: Duration,
 }
 
 /// An image on the node.
@@ -54,10 +84,12 @@ pub struct Image {
     pub names: Vec<String>,
     /// Its size on the disk.
     pub bytes: u64,
+    /// The runtime needs it: it is never removed.
+    pub is_pinned: bool,
 }
 
 /// A user of a registry.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RegistryCredentials {
     /// The user's name.
     pub username: String,
@@ -107,13 +139,66 @@ pub enum ImageError {
     },
 }
 
+/// The errors by which a runtime names the cause itself, and the words of a kubelet for each
+/// (`k8s.io/cri-api/pkg/errors`).
+const NAMED: [(&str, &str); 2] = [
+    ("RegistryUnavailable", "the registry is unavailable"),
+    ("SignatureValidationFailed", "the signature validation failed"),
+];
+
 impl ImageError {
-    /// The reason for which a container waits, as a kubelet names it.
-    pub fn wait_reason(&self) -> &'static str {
-        match self {
-            Self::InvalidName { .. } => "InvalidImageName",
-            Self::Unreachable { .. } => "RegistryUnavailable",
-            Self::Refused { .. } | Self::Runtime { .. } => "ErrImagePull",
+    /// Why a container waits after this failure of its pull, in the words of a kubelet.
+    pub fn wait_reason(&self) -> WaitReason {
+        let (name, cause) = match self {
+            Self::InvalidName { name } => {
+                let message =
+                    format!("couldn't parse image name {name:?}: invalid reference format");
+                return WaitReason { reason: "InvalidImageName", message };
+            }
+            Self::Unreachable { name, cause }
+            | Self::Refused { name, cause }
+            | Self::Runtime { name, cause } => (name, cause),
+        };
+        for (reason, words) in NAMED {
+            if let Some(rest) = cause.strip_prefix(reason) {
+                let message = format!("image pull failed for {name} because {words}{rest}");
+                return WaitReason { reason, message };
+            }
+        }
+        WaitReason { reason: "ErrImagePull", message: cause.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_pull_is_told_in_a_kubelets_words() {
+        let name = || "r/web:1".to_owned();
+        let runtime = |cause: &str| ImageError::Runtime { name: name(), cause: cause.to_owned() };
+        let refused = ImageError::Refused { name: name(), cause: "401 Unauthorized".to_owned() };
+        for (error, reason, message) in [
+            (refused, "ErrImagePull", "401 Unauthorized"),
+            (runtime("no space left on device"), "ErrImagePull", "no space left on device"),
+            (
+                runtime("RegistryUnavailable: it is away"),
+                "RegistryUnavailable",
+                "image pull failed for r/web:1 because the registry is unavailable: it is away",
+            ),
+            (
+                runtime("SignatureValidationFailed: no key"),
+                "SignatureValidationFailed",
+                "image pull failed for r/web:1 because the signature validation failed: no key",
+            ),
+            (
+                ImageError::InvalidName { name: "Web".to_owned() },
+                "InvalidImageName",
+                "couldn't parse image name \"Web\": invalid reference format",
+            ),
+        ] {
+            let message = message.to_owned();
+            assert_eq!(error.wait_reason(), WaitReason { reason, message });
         }
     }
 }

@@ -16,9 +16,9 @@ use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use tokio::sync::mpsc;
 
 use super::{
-    CommandOutput, Exit, Features, Image, ImageError, Images, LogQuery, NodeRuntime, PodState,
-    RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError, SandboxState,
-    StopRequest,
+    CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError, ImageUsage,
+    Images, LogQuery, NodeRuntime, PodState, PulledImage, RegistryCredentials, Rejection,
+    RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
 };
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
@@ -40,6 +40,12 @@ struct State {
     failing_pulls: usize,
     /// The login without which the registry refuses a pull.
     login: Option<RegistryCredentials>,
+    /// The images that cannot be removed.
+    pinned: BTreeSet<String>,
+    /// The images whose removal fails.
+    stuck: BTreeSet<String>,
+    /// The room for images on the disk.
+    room: Option<usize>,
     /// Why no pod is admitted.
     rejection: Option<Rejection>,
     /// Containers that do not end when they are asked to.
@@ -78,6 +84,21 @@ impl MemoryRuntime {
     /// Lets the next `count` pulls fail.
     pub fn fail_pulls(&self, count: usize) {
         self.lock().failing_pulls = count;
+    }
+
+    /// Gives the disk room for so many images. It has room for 1,000 at first.
+    pub fn set_room(&self, images: usize) {
+        self.lock().room = Some(images);
+    }
+
+    /// Pins an image.
+    pub fn pin_image(&self, name: &str) {
+        self.lock().pinned.insert(name.to_owned());
+    }
+
+    /// Lets every removal of an image fail.
+    pub fn refuse_removal(&self, name: &str) {
+        self.lock().stuck.insert(name.to_owned());
     }
 
     /// Admits no pod, for this reason, if there is one.
@@ -266,21 +287,22 @@ impl Runtime for MemoryRuntime {
 #[async_trait]
 impl Images for MemoryRuntime {
     async fn status(&self, name: &str) -> Result<Option<Image>, ImageError> {
-        Ok(self.lock().images.get(name).map(|name| image(name)))
+        let lock = self.lock();
+        Ok(lock.images.get(name).map(|name| image(name, lock.pinned.contains(name))))
     }
 
     async fn pull(
         &self,
         name: &str,
         credentials: &[RegistryCredentials],
-    ) -> Result<Arc<str>, ImageError> {
+    ) -> Result<PulledImage, ImageError> {
         let mut lock = self.lock();
         if name.is_empty() {
             return Err(ImageError::InvalidName { name: name.to_owned() });
         }
         if lock.failing_pulls > 0 {
             lock.failing_pulls -= 1;
-            let cause = "a test asked for this".to_owned();
+            let cause = "RegistryUnavailable: a test asked for this".to_owned();
             return Err(ImageError::Unreachable { name: name.to_owned(), cause });
         }
         if lock.login.as_ref().is_some_and(|login| !credentials.contains(login)) {
@@ -288,20 +310,45 @@ impl Images for MemoryRuntime {
             return Err(ImageError::Refused { name: name.to_owned(), cause });
         }
         lock.images.insert(name.to_owned());
-        Ok(image_id(name))
+        Ok(PulledImage { id: image_id(name), took: Duration::ZERO })
     }
 
     async fn list(&self) -> Result<Vec<Image>, ImageError> {
-        Ok(self.lock().images.iter().map(|name| image(name)).collect())
+        let lock = self.lock();
+        let all = lock.images.iter().map(|name| image(name, lock.pinned.contains(name)));
+        Ok(all.collect())
     }
 
     async fn remove(&self, id: &str) -> Result<(), ImageError> {
-        self.lock().images.retain(|name| *image_id(name) != *id);
+        let mut lock = self.lock();
+        if let Some(name) = lock.stuck.iter().find(|name| *image_id(name) == *id) {
+            let cause = "a test asked for this".to_owned();
+            return Err(ImageError::Runtime { name: name.clone(), cause });
+        }
+        lock.images.retain(|name| *image_id(name) != *id);
         Ok(())
     }
 
-    async fn disk_bytes(&self) -> Result<u64, ImageError> {
-        Ok(self.lock().images.iter().map(|name| image(name).bytes).sum())
+    async fn in_use(&self) -> Result<BTreeSet<Arc<str>>, ImageError> {
+        let lock = self.lock();
+        let containers = lock.pods.values().flat_map(|pod| pod.containers.values());
+        Ok(containers.filter_map(|runs| runs.image_id.clone()).collect())
+    }
+
+    async fn usage(&self) -> Result<ImageUsage, ImageError> {
+        let lock = self.lock();
+        let of = |images: usize| {
+            let inodes = u64::try_from(images).unwrap_or(u64::MAX);
+            DiskUsage { bytes: inodes.saturating_mul(IMAGE_BYTES), inodes }
+        };
+        let (images, room) = (lock.images.len(), lock.room.unwrap_or(ROOM));
+        let file_system = FileSystemUsage {
+            mount_point: PathBuf::from("/"),
+            used: of(images),
+            capacity: of(room),
+            available: of(room.saturating_sub(images)),
+        };
+        Ok(ImageUsage { images: of(images), file_system })
     }
 }
 
@@ -312,8 +359,15 @@ fn end(state: &mut PodState, container: &str, code: i32, signal: Option<i32>, in
     runs.state = RunState::Exited(exit);
 }
 
-fn image(name: &str) -> Image {
-    Image { id: image_id(name), names: vec![name.to_owned()], bytes: 1 << 20 }
+/// The size of every image.
+const IMAGE_BYTES: u64 = 1 << 20;
+
+/// The room for images unless a test sets it.
+const ROOM: usize = 1000;
+
+fn image(name: &str, is_pinned: bool) -> Image {
+    let names = vec![name.to_owned()];
+    Image { id: image_id(name), names, bytes: IMAGE_BYTES, is_pinned }
 }
 
 fn image_id(name: &str) -> Arc<str> {

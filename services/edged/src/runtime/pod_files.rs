@@ -3,6 +3,7 @@
 //! A runtime whose containers have file systems of their own mounts them from here ([`PodFiles`]). The
 //! process runtime links them into the root directories of its containers.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{LogQuery, RuntimeError};
+use super::{DiskUsage, LogQuery, RuntimeError};
 use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, Mount, WaitReason};
@@ -51,6 +52,8 @@ struct Files {
     paths: Paths,
     claims: ClaimDirectories,
     secrets: SecretMemory,
+    /// The users of the volumes.
+    audience: Audience,
 }
 
 /// A mount of a container, and its place on the node.
@@ -65,11 +68,16 @@ pub struct MountSource {
 }
 
 impl PodFiles {
-    /// Opens the files in the pod worker's directory. Needs the rights of root.
+    /// Opens the files in the pod worker's directory, for containers of any user. Needs the rights of root.
     ///
     /// # Errors
     /// The path cannot be made absolute.
     pub fn open(dir: &Path) -> Result<Self, FileError> {
+        Self::open_for(dir, Audience::Users)
+    }
+
+    /// Opens the files in the pod worker's directory, for these users.
+    pub(super) fn open_for(dir: &Path, audience: Audience) -> Result<Self, FileError> {
         let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
         let paths = Paths::new(dir);
         let secrets = SecretMemory::open(paths.dir());
@@ -77,7 +85,12 @@ impl PodFiles {
             tracing::warn!(%error, "secret volumes of removed pods are still in memory");
         }
         let claims = ClaimDirectories::new(paths.clone());
-        Ok(Self(Arc::new(Files { paths, claims, secrets })))
+        Ok(Self(Arc::new(Files { paths, claims, secrets, audience })))
+    }
+
+    /// The layout of the pod worker's directory.
+    pub(super) fn paths(&self) -> &Paths {
+        &self.0.paths
     }
 
     /// The pod worker's directory.
@@ -115,8 +128,8 @@ impl PodFiles {
     ) -> Result<(), RuntimeError> {
         let (files, pod, volumes) = (self.0.clone(), pod.uid.clone(), volumes.to_vec());
         blocking(move || {
-            let Files { paths, claims, secrets } = &*files;
-            volumes::write(paths, claims, secrets, &pod, &volumes, Audience::Users)
+            let Files { paths, claims, secrets, audience } = &*files;
+            volumes::write(paths, claims, secrets, &pod, &volumes, *audience)
         })
         .await
     }
@@ -255,6 +268,39 @@ impl PodFiles {
         for number in 1..files_max {
             let _ = fs::remove_file(rotated(log, number));
         }
+    }
+
+    /// What the volumes and the other files of a pod take on the disk, without its logs.
+    pub fn disk_usage(&self, pod: &PodUid) -> DiskUsage {
+        DiskUsage::of(&self.0.paths.pod(pod))
+    }
+
+    /// Removes the logs of pods that have no record and are not in `here`.
+    ///
+    /// # Errors
+    /// The logs cannot be listed or removed.
+    pub async fn remove_other_logs(&self, here: BTreeSet<PodUid>) -> Result<(), RuntimeError> {
+        let files = self.0.clone();
+        blocking(move || {
+            let logs = files.paths.all_logs();
+            for entry in entries(&logs).map_err(FileError::new("list", &logs))? {
+                // `<namespace>_<pod>_<uid>`: the first two have no underscore.
+                let name = entry.file_name();
+                let uid = name.to_str().and_then(|name| name.splitn(3, '_').nth(2));
+                let uid = uid.and_then(|uid| PodUid::try_from(uid.to_owned()).ok());
+                // A pod has its record before it has a log.
+                let is_gone =
+                    |uid: &PodUid| !here.contains(uid) && !files.paths.record(uid).exists();
+                if uid.as_ref().is_some_and(is_gone)
+                    && entry.path().symlink_metadata().is_ok_and(|it| it.is_dir())
+                {
+                    let path = entry.path();
+                    removed(&path, fs::remove_dir_all(&path))?;
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Renames a log file, so that `files_max` of them stay with the new one. The runtime opens the file anew.

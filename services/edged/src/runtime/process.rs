@@ -13,11 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, StopRequest};
@@ -26,8 +24,6 @@ use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason, credentials};
 use crate::disk::file_error::{FileError, blocking};
-use crate::disk::log_files::log_files;
-use crate::disk::paths::Paths;
 use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
 
@@ -44,9 +40,8 @@ mod running;
 pub mod shim;
 mod state;
 
-use super::pod_files::claims::ClaimDirectories;
-use super::pod_files::secret_memory::SecretMemory;
-use super::pod_files::volumes::{self, Audience};
+use super::pod_files::PodFiles;
+use super::pod_files::volumes::Audience;
 use rights::RightsPolicy;
 pub use rights::shared_rights;
 pub use running::running_pods;
@@ -75,18 +70,16 @@ impl ProcessRuntime {
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
     ) -> Result<Self, RuntimeError> {
-        // Containers have another working directory: the paths in their environment are absolute.
-        let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
         let stop = CancellationToken::new();
         let policy = RightsPolicy::of_this_process(config.allow_root);
         if let Some(why) = shared_rights(config.allow_root) {
             tracing::info!("{why}");
         }
-        let paths = Paths::new(dir);
-        let secrets = SecretMemory::open(paths.dir());
+        let audience = if policy.own.can_separate { Audience::Users } else { Audience::Owner };
+        let files = PodFiles::open_for(dir, audience)?;
         let state = Arc::new(ProcessState {
-            claims: ClaimDirectories::new(paths.clone()),
-            paths,
+            paths: files.paths().clone(),
+            files,
             shim: absolute_program(&config.shim),
             shim_env: config.shim_env.clone(),
             log_bytes_max: settings.log_bytes_max,
@@ -96,13 +89,9 @@ impl ProcessRuntime {
             unread: Default::default(),
             policy,
             edge_socket: edge_socket.to_owned(),
-            secrets,
             stop: stop.clone(),
         });
         adoption::adopt(&state)?;
-        if let Err(error) = state.secrets.keep(|pod| state.paths.pods().join(pod).is_dir()) {
-            tracing::warn!(%error, "secret volumes of removed pods are still in memory");
-        }
         Ok(Self { state, _stop: stop.drop_guard() })
     }
 }
@@ -183,20 +172,11 @@ impl Runtime for ProcessRuntime {
     }
 
     async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError> {
-        let (state, pod, volumes) = (self.state.clone(), pod.uid.clone(), volumes.to_vec());
-        let audience =
-            if state.policy.own.can_separate { Audience::Users } else { Audience::Owner };
-        blocking(move || {
-            let ProcessState { paths, claims, secrets, .. } = &*state;
-            volumes::write(paths, claims, secrets, &pod, &volumes, audience)
-        })
-        .await
+        self.state.files.write_volumes(pod, volumes).await
     }
 
     async fn reclaim(&self, view: &ClaimView, hold: Duration) -> Result<(), RuntimeError> {
-        let (state, view) = (self.state.clone(), view.clone());
-        let (now, time) = (Instant::now(), Timestamp::now());
-        blocking(move || Ok(state.claims.reclaim(&view, hold, now, time)?)).await
+        self.state.files.reclaim(view, hold).await
     }
 
     async fn start(
@@ -252,13 +232,11 @@ impl Runtime for ProcessRuntime {
         if let Some(error) = adoption::retry_unread(&self.state, &pod.uid).await {
             return Err(error);
         }
-        let (state, pod) = (self.state.clone(), pod.clone());
-        blocking(move || launch::remove(&state, &pod)).await
+        launch::remove(&self.state, pod).await
     }
 
     fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {
-        let LogQuery { namespace, pod, container, previous } = query;
-        log_files(&self.state.paths, namespace, pod, container, *previous)
+        self.state.files.log_files(query)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The seam to resource usage: CPU, memory, processes and disk.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use nix::sys::statvfs::statvfs;
 
 use super::RuntimeError;
 use crate::pod::PodUid;
@@ -28,8 +30,27 @@ pub trait Usage: Send + Sync + 'static {
 pub struct PodUsage {
     /// The pod.
     pub pod: PodUid,
-    /// Its containers.
+    /// What all of its processes use, those of its sandbox among them.
+    pub processes: ProcessUsage,
+    /// Its volumes on the node's disk, and its files of hosts and messages.
+    pub volumes: DiskUsage,
+    /// Its containers that run.
     pub containers: Vec<ContainerUsage>,
+}
+
+/// The resources that processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// CPU time since the first of them started, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Memory, with all files that the kernel keeps in memory for them, in bytes.
+    pub memory_used_bytes: u64,
+    /// Memory that the kernel cannot get back at once, in bytes: a kubelet's working set.
+    pub memory_bytes: u64,
+    /// Memory without files, in bytes: a kubelet's RSS.
+    pub memory_anonymous_bytes: u64,
+    /// Their number, threads included.
+    pub count: u64,
 }
 
 /// The resources that a container uses.
@@ -37,14 +58,12 @@ pub struct PodUsage {
 pub struct ContainerUsage {
     /// The container's name.
     pub container: String,
-    /// CPU time since its start, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Memory that cannot be reclaimed, in bytes.
-    pub memory_bytes: u64,
-    /// Processes.
-    pub processes: u64,
-    /// Disk, without volumes.
-    pub disk: DiskUsage,
+    /// What its processes use.
+    pub processes: ProcessUsage,
+    /// What it wrote beside its volumes; `None`: the runtime does not show where.
+    pub disk: Option<DiskUsage>,
+    /// Its logs, those of ended runs among them.
+    pub logs: DiskUsage,
 }
 
 /// Space and files on a disk.
@@ -65,4 +84,104 @@ pub struct FileSystemUsage {
     pub used: DiskUsage,
     /// The size.
     pub capacity: DiskUsage,
+    /// What a user without rights can still get. It may be less than what is not in use.
+    pub available: DiskUsage,
+}
+
+/// Files and directories of one tree that are counted. A larger tree is counted in part.
+const ENTRIES_MAX: usize = 200_000;
+
+impl DiskUsage {
+    /// What a directory takes with all below it, on its own file system. Links are not followed, and a file with several
+    /// names counts once for each. What cannot be read counts nothing.
+    pub fn of(dir: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let mut sum = Self::default();
+        let Ok(root) = dir.symlink_metadata() else { return sum };
+        let (mut dirs, mut left) = (vec![dir.to_owned()], ENTRIES_MAX);
+        let mut add = |found: &std::fs::Metadata| {
+            sum.bytes = sum.bytes.saturating_add(found.blocks().saturating_mul(512));
+            sum.inodes += 1;
+        };
+        add(&root);
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                let Ok(found) = entry.metadata() else { continue };
+                if left == 0 {
+                    return sum;
+                }
+                left -= 1;
+                if found.dev() != root.dev() {
+                    continue;
+                }
+                add(&found);
+                if found.is_dir() {
+                    dirs.push(entry.path());
+                }
+            }
+        }
+        sum
+    }
+}
+
+impl std::ops::Add for DiskUsage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            inodes: self.inodes.saturating_add(other.inodes),
+        }
+    }
+}
+
+impl FileSystemUsage {
+    /// The usage of the file system at a path.
+    ///
+    /// # Errors
+    /// It cannot be measured, or there is no such path.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let disk = statvfs(path)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+        let usage = |blocks: u64, inodes: u64| DiskUsage { bytes: bytes(blocks), inodes };
+        Ok(Self {
+            mount_point: path.to_owned(),
+            used: usage(
+                disk.blocks().saturating_sub(disk.blocks_free()),
+                disk.files().saturating_sub(disk.files_free()),
+            ),
+            capacity: usage(disk.blocks(), disk.files()),
+            available: usage(disk.blocks_available(), disk.files_available()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_counted_without_what_links_lead_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tree = dir.path().join("tree");
+        std::fs::create_dir_all(tree.join("a/b")).expect("made");
+        let empty = DiskUsage::of(&tree);
+        assert_eq!(empty.inodes, 3);
+        std::fs::write(tree.join("a/b/file"), vec![1; 1 << 20]).expect("written");
+        std::fs::write(dir.path().join("outside"), vec![1; 1 << 20]).expect("written");
+        std::os::unix::fs::symlink(dir.path(), tree.join("link")).expect("a link");
+        let full = DiskUsage::of(&tree);
+        assert_eq!(full.inodes, 5);
+        let more = full.bytes - empty.bytes;
+        assert!((1 << 20..3 << 19).contains(&more), "{more} bytes");
+        assert_eq!(DiskUsage::of(&tree.join("absent")), DiskUsage::default());
+    }
+
+    #[test]
+    fn a_file_system_has_no_more_in_use_than_its_size() {
+        let usage = FileSystemUsage::of(Path::new("/")).expect("measured");
+        assert!(usage.capacity.bytes > 0);
+        assert!(usage.used.bytes + usage.available.bytes <= usage.capacity.bytes, "{usage:?}");
+        FileSystemUsage::of(Path::new("/no/such/place")).expect_err("nothing is there");
+    }
 }

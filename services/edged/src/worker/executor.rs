@@ -16,7 +16,7 @@ use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::container::WaitReason;
-use crate::event::{Occurrence, Severity};
+use crate::event::{Occurrence, Severity, Subject};
 use crate::metrics::RuntimeAction;
 use crate::pod;
 use crate::runtime::{RuntimeError, SandboxState, StopRequest};
@@ -142,6 +142,7 @@ impl Worker {
             }
         };
         self.launch_errors.remove(name);
+        self.tell_presence(container);
         let is_restart = self.containers.get(name).is_some_and(|tracker| tracker.has_run());
         // A restart does not follow from the change that brought the pod here.
         let span = if is_restart { Span::none() } else { self.span("pod start") };
@@ -225,9 +226,7 @@ impl Worker {
             if let Err(message) = hook.run(&target, timeout).await {
                 tracing::warn!(%pod, container, message, "a preStop hook failed");
                 events.record(Occurrence {
-                    pod,
-                    uid,
-                    container: Some(container.clone()),
+                    about: Subject::Pod { key: pod, uid, container: Some(container.clone()) },
                     severity: Severity::Warning,
                     reason: "FailedPreStopHook".to_owned(),
                     message: format!("PreStopHook failed: {message}"),
@@ -379,10 +378,9 @@ impl Worker {
         reason: &'static str,
         message: String,
     ) {
+        let (key, uid) = (self.record.key.clone(), self.record.uid.clone());
         self.shared.events.record(Occurrence {
-            pod: self.record.key.clone(),
-            uid: self.record.uid.clone(),
-            container: container.map(str::to_owned),
+            about: Subject::Pod { key, uid, container: container.map(str::to_owned) },
             severity,
             reason: reason.to_owned(),
             message,

@@ -10,9 +10,13 @@ use tokio::time::Instant;
 use super::plan::ImageState;
 use crate::backoff::Backoff;
 use crate::config::Settings;
-use crate::container::WaitReason;
+use crate::container::image_name;
 use crate::pod;
 use crate::runtime::{ImageError, Images, PodState, RunHistory};
+
+/// The time for which a container waits with the reason of a failed pull: long enough for a watch of the cloud to
+/// see it. Under a kubelet it is the time until the pod's next sync.
+const TOLD: Duration = Duration::from_secs(2);
 
 /// The image of every container that does not run, by the container's name.
 #[derive(Debug)]
@@ -54,9 +58,13 @@ impl ImageTracker {
             let pulled = match self.state(&container.name) {
                 ImageState::Pulling | ImageState::Failed { .. } => continue,
                 ImageState::Present { pulled } => pulled,
-                ImageState::Unknown | ImageState::Absent => false,
+                ImageState::Unknown | ImageState::Absent | ImageState::Invalid { .. } => false,
             };
             let name = container.image.as_deref().unwrap_or_default();
+            if let Err(message) = image_name::check(name) {
+                self.set(&container.name, ImageState::Invalid { message });
+                continue;
+            }
             let image = match images.status(name).await {
                 Ok(Some(_)) => ImageState::Present { pulled },
                 Ok(None) => ImageState::Absent,
@@ -114,9 +122,9 @@ impl ImageTracker {
                 ImageState::Present { pulled: true }
             }
             Err(error) => {
-                let message = format!("back-off pulling image: {error}");
-                let reason = WaitReason { reason: error.wait_reason(), message };
-                ImageState::Failed { until: now + image.backoff.next_wait(), reason }
+                let wait = image.backoff.next_wait();
+                let (until, told_until) = (now + wait, now + TOLD.min(wait / 2));
+                ImageState::Failed { until, told_until, reason: error.wait_reason() }
             }
         };
     }
@@ -153,10 +161,11 @@ mod tests {
             tracker.begin_pull("main", 1);
             let error = ImageError::Refused { name: "web:1".to_owned(), cause: "401".to_owned() };
             tracker.end_pull::<()>("main", Err(error), now);
-            let ImageState::Failed { until, reason } = tracker.state("main") else {
+            let ImageState::Failed { until, told_until, reason } = tracker.state("main") else {
                 panic!("a failed pull is {:?}", tracker.state("main"));
             };
-            assert_eq!(reason.reason, "ErrImagePull");
+            assert_eq!((reason.reason, &*reason.message), ("ErrImagePull", "401"));
+            assert_eq!(told_until, now + TOLD);
             waits.push(until.duration_since(now).as_secs());
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);

@@ -8,13 +8,15 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::io::AsyncReadExt as _;
 
 use super::executor::StepOutcome;
+use super::go_duration::go_duration;
+use super::plan::ImageState;
 use super::signal::{PullOutcome, Signal};
 use super::{Worker, container_of};
 use crate::config::PullOffline;
 use crate::container::pull_credentials::{CONFIG_BYTES_MAX, PullCredentials};
 use crate::event::Severity;
 use crate::pod;
-use crate::runtime::{Image, ImageError, Images, RegistryCredentials};
+use crate::runtime::{Image, ImageError, Images, PulledImage, RegistryCredentials};
 use headwater_telemetry::error_chain;
 
 impl Worker {
@@ -45,6 +47,9 @@ impl Worker {
         let is_kept = self.shared.settings.pull_offline == PullOffline::Present;
         let Some(tracker) = &mut self.images else { return StepOutcome::Waiting };
         tracker.begin_pull(name, with);
+        let message = format!("Pulling image {image:?}");
+        self.event(Some(name), Severity::Normal, "Pulling", message);
+        let Some(tracker) = &self.images else { return StepOutcome::Waiting };
         let ran = tracker.ran(name).filter(|_| is_kept).cloned();
         let (signals, container) = (self.signals.clone(), name.to_owned());
         tokio::spawn(async move {
@@ -67,7 +72,14 @@ impl Worker {
         let image = container.as_ref().and_then(|container| container.image.as_deref());
         let image = image.unwrap_or_default();
         match &result {
-            Ok(PullOutcome::New) => {}
+            Ok(PullOutcome::New { took, took_with_wait, bytes }) => {
+                let (took, whole) = (go_duration(*took), go_duration(*took_with_wait));
+                let message = format!(
+                    "Successfully pulled image {image:?} in {took} ({whole} including waiting). Image \
+                     size: {bytes} bytes."
+                );
+                self.event(Some(name), Severity::Normal, "Pulled", message);
+            }
             Ok(PullOutcome::AsBefore { cause }) => {
                 let cause = error_chain(cause);
                 self.warn(Some(name), "a container starts without its registry", &cause);
@@ -80,7 +92,8 @@ impl Worker {
             Err(error) => {
                 let cause = error_chain(error);
                 self.warn(Some(name), "an image was not pulled", &cause);
-                let message = format!("Failed to pull image \"{image}\": {cause}");
+                let message =
+                    format!("Failed to pull image {image:?}: {}", error.wait_reason().message);
                 self.event(Some(name), Severity::Warning, "Failed", message);
             }
         }
@@ -89,6 +102,16 @@ impl Worker {
         }
         // A Secret may have changed while the image was pulled.
         self.renew_pulls(pod);
+    }
+
+    /// Records that a container starts from an image that is here, without a pull.
+    pub(super) fn tell_presence(&self, container: &Container) {
+        let state = self.images.as_ref().map(|images| images.state(&container.name));
+        if state == Some(ImageState::Present { pulled: false }) {
+            let image = container.image.as_deref().unwrap_or_default();
+            let message = format!("Container image {image:?} already present on machine");
+            self.event(Some(&container.name), Severity::Normal, "Pulled", message);
+        }
     }
 
     /// Lets pulls that failed be tried again at once, where the image or the credentials are others.
@@ -123,8 +146,13 @@ async fn pull(
     logins: &[RegistryCredentials],
     ran: Option<Arc<str>>,
 ) -> Result<PullOutcome, ImageError> {
+    let began = tokio::time::Instant::now();
     let cause = match images.pull(name, logins).await {
-        Ok(_) => return Ok(PullOutcome::New),
+        Ok(PulledImage { took, .. }) => {
+            let took_with_wait = began.elapsed();
+            let bytes = images.status(name).await.ok().flatten().map_or(0, |image| image.bytes);
+            return Ok(PullOutcome::New { took, took_with_wait, bytes });
+        }
         Err(cause @ ImageError::Unreachable { .. }) => cause,
         Err(error) => return Err(error),
     };
@@ -169,12 +197,13 @@ mod tests {
     async fn a_container_that_ran_starts_from_its_image_only_while_the_registry_is_out_of_reach() {
         let (notices, _noticed) = mpsc::channel(1);
         let runtime = MemoryRuntime::new(notices);
-        let first = runtime.pull(IMAGE, &[]).await.expect("pulled");
+        let first = runtime.pull(IMAGE, &[]).await.expect("pulled").id;
         let pulled = |ran: Option<&Arc<str>>| {
             let (runtime, ran) = (runtime.clone(), ran.cloned());
             async move { pull(&runtime, IMAGE, &[], ran).await }
         };
-        assert_eq!(pulled(Some(&first)).await, Ok(PullOutcome::New));
+        let new = pulled(Some(&first)).await;
+        assert!(matches!(new, Ok(PullOutcome::New { bytes, .. }) if bytes > 0), "{new:?}");
         runtime.fail_pulls(4);
         let kept = pulled(Some(&first)).await;
         assert!(matches!(kept, Ok(PullOutcome::AsBefore { .. })), "{kept:?}");

@@ -1,5 +1,7 @@
 //! What wakes a pod's worker: changes that the runtime, a probe or a hook found.
 
+use std::time::Duration;
+
 use headwater_object::TokenClaim;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
@@ -37,7 +39,14 @@ pub(crate) enum Signal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PullOutcome {
     /// The registry sent what was missing.
-    New,
+    New {
+        /// The time of the pull, without the wait for its turn.
+        took: Duration,
+        /// The time with the wait.
+        took_with_wait: Duration,
+        /// The size of the image.
+        bytes: u64,
+    },
     /// The registry cannot be reached, and the image with which the container ran before is here.
     AsBefore {
         /// Why the registry cannot be reached.

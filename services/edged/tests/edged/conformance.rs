@@ -1,6 +1,7 @@
 //! One suite for every runtime: it checks the verbs that a runtime's features promise, and that the
 //! others are refused.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -304,7 +305,7 @@ async fn a_verb_without_its_feature_is_unsupported_and_changes_nothing() {
         check(features.sandboxes, runtime.close(&uid).await);
         let resources = ResourceRequirements::default();
         check(features.resize, runtime.resize(&uid, "main", &resources).await);
-        check(features.collection, runtime.collect(2).await);
+        check(features.collection, runtime.collect(2, &BTreeSet::new()).await);
         assert!(runtime.pod(&uid).containers.is_empty(), "{name}");
     }
 }
@@ -337,11 +338,15 @@ async fn images_are_pulled_listed_and_removed() {
     for (name, subject) in subjects() {
         let Some(images) = subject.runtime.images() else { continue };
         assert_eq!(images.status(IMAGE).await, Ok(None), "{name}");
-        let id = images.pull(IMAGE, &[]).await.expect("pulled");
+        let id = images.pull(IMAGE, &[]).await.expect("pulled").id;
         let image = images.status(IMAGE).await.expect("a status").expect("present");
         assert_eq!(image.id, id, "{name}");
         assert_eq!(images.list().await, Ok(vec![image.clone()]), "{name}");
-        assert_eq!(images.disk_bytes().await, Ok(image.bytes), "{name}");
+        let usage = images.usage().await.expect("a usage");
+        assert_eq!(usage.images.bytes, image.bytes, "{name}");
+        let (used, capacity) = (usage.file_system.used.bytes, usage.file_system.capacity.bytes);
+        assert!(usage.images.bytes <= used && used <= capacity, "{name}: {usage:?}");
+        assert_eq!(images.in_use().await, Ok(BTreeSet::new()), "{name}");
         for _ in 0..2 {
             images.remove(&id).await.expect("removed");
         }

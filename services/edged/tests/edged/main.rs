@@ -3,6 +3,7 @@
 mod autonomy;
 mod bench;
 mod claims;
+mod collection;
 mod conformance;
 mod content;
 mod deletion;

@@ -45,7 +45,7 @@ pub(crate) struct EdgeSettings {
     pub(crate) pressure: Pressure,
     /// The container runtime.
     pub(crate) cri: Cri,
-    /// How the images of pods are pulled.
+    /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,

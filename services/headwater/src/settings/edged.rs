@@ -37,7 +37,7 @@ pub(crate) struct EdgedSettings {
     pub(crate) pressure: Pressure,
     /// The container runtime.
     pub(crate) cri: Cri,
-    /// How the images of pods are pulled.
+    /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
     /// The data directory.
     pub(crate) data: PathBuf,

@@ -52,7 +52,7 @@ pub(crate) struct PodBounds {
     pub(crate) events: Events,
     /// The node's address, and that of its pods; `None`: loopback.
     pub(crate) node_address: Option<IpAddr>,
-    /// How their images are pulled.
+    /// How their images are pulled, and when they are removed.
     pub(crate) images: Images,
 }
 
@@ -90,6 +90,7 @@ impl PodBounds {
         check("pressure.disk_available_percent", disk_available_percent, &PERCENT)?;
         check("pressure.files_free_percent", files_free_percent, &PERCENT)?;
         check("pressure.pids_available_percent", pids_available_percent, &PERCENT)?;
+        self.images.check()?;
         if hold > HOLD_MAX {
             let what = "a node would report a pressure for more than a day after its end: set at \
                         most 24h";

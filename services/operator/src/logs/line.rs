@@ -139,6 +139,28 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_ten_mebibytes_in_parts_of_a_runtime_is_one_line_with_every_byte() {
+        const LINE_BYTES: usize = 10 << 20;
+        // A runtime writes parts of 16 KiB, and a container may write any byte.
+        let text: Vec<u8> = (0..LINE_BYTES).map(|at| [0, b'x', b' ', 0xff, 0x1b][at % 5]).collect();
+        let mut log = Vec::new();
+        for part in text.chunks(16 << 10) {
+            log.extend_from_slice(b"2026-01-01T00:00:01Z stdout P ");
+            log.extend_from_slice(part);
+            log.push(b'\n');
+        }
+        log.extend_from_slice(
+            b"2026-01-01T00:00:01Z stdout F \n2026-01-01T00:00:02Z stdout F next\n",
+        );
+        let form = LineFormat { timestamps: true, ..LineFormat::default() };
+        let mut lines = LineFormatter::new(form);
+        let shown: Vec<u8> = log.chunks(60_001).flat_map(|bytes| lines.of(bytes)).collect();
+        let (head, next) = (b"2026-01-01T00:00:01Z ", b"\n2026-01-01T00:00:02Z next\n");
+        assert!(shown.starts_with(head) && shown.ends_with(next));
+        assert!(shown[head.len()..shown.len() - next.len()] == text, "a byte is lost or doubled");
+    }
+
+    #[test]
     fn older_lines_are_left_out() {
         let at = "2026-01-01T00:00:03Z".parse::<Timestamp>().expect("a time");
         let form = LineFormat { since_ms: at.as_millisecond(), ..LineFormat::default() };

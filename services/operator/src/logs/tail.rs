@@ -88,4 +88,20 @@ mod tests {
         let found = last_rows(vec![path.clone()], 2).await.expect("readable");
         assert_eq!(found, [(path, 6)]);
     }
+
+    #[tokio::test]
+    async fn the_last_rows_of_a_file_of_a_tebibyte_are_found_from_its_end() {
+        use std::io::{Seek as _, Write as _};
+
+        const END: u64 = 1 << 40;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        // A hole: to read it would take minutes.
+        let mut file = std::fs::File::create(&path).expect("made");
+        file.seek(SeekFrom::Start(END)).expect("a place");
+        file.write_all(b"\n1\n2\n3\n").expect("written");
+        let found = last_rows(vec![path.clone()], 2);
+        let found = tokio::time::timeout(std::time::Duration::from_secs(20), found).await;
+        assert_eq!(found.expect("the beginning is not read").expect("readable"), [(path, END + 3)]);
+    }
 }

@@ -21,7 +21,6 @@ use super::state::{ContainerEntry, LatestRun, ProcessState};
 use crate::container::{LaunchSpec, Mount};
 use crate::disk::durable_file;
 use crate::disk::file_error::{FileError, blocking};
-use crate::disk::log_files::rotated;
 use crate::pod::PodRecord;
 use crate::runtime::pod_files::termination_file::TerminationFile;
 use crate::runtime::pod_files::volumes;
@@ -179,13 +178,8 @@ fn prepare(
 /// Removes the run before the previous one: the latest two are kept.
 fn remove_old_run(state: &ProcessState, pod: &PodRecord, name: &str, attempt: u32) {
     let Some(old) = attempt.checked_sub(2) else { return };
-    // A directory that cannot be removed now is removed with the pod.
-    let _ = fs::remove_dir_all(state.paths.run(&pod.uid, name, old));
     let log = state.paths.log(pod, name, old);
-    let _ = fs::remove_file(&log);
-    for number in 1..state.log_files_max {
-        let _ = fs::remove_file(rotated(&log, number));
-    }
+    state.files.remove_run(&pod.uid, &log, name, old, state.log_files_max);
 }
 
 /// Starts the shim and waits for its first line.
@@ -235,21 +229,12 @@ async fn start_shim(
 }
 
 /// Removes the pod's logs, then its containers and volumes, then forgets it. It can be repeated.
-pub(super) fn remove(state: &ProcessState, pod: &PodRecord) -> Result<(), RuntimeError> {
-    let (paths, uid) = (&state.paths, &pod.uid);
-    if let Some(container) = state.running(uid) {
-        state.notify(uid);
+pub(super) async fn remove(state: &ProcessState, pod: &PodRecord) -> Result<(), RuntimeError> {
+    if let Some(container) = state.running(&pod.uid) {
+        state.notify(&pod.uid);
         return Err(RuntimeError::StillRuns { container });
     }
-    for path in [paths.logs(pod), paths.containers(uid), paths.volumes(uid)] {
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(FileError::new("remove", path)(error).into());
-            }
-            _ => {}
-        }
-    }
-    state.secrets.remove(uid).map_err(FileError::new("remove the secrets of", paths.pod(uid)))?;
+    state.files.remove(pod).await?;
     state.with(|pods| pods.remove(&pod.uid));
     Ok(())
 }

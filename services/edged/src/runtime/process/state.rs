@@ -13,16 +13,16 @@ use super::run_directory::{RunDirectory, RunProcess};
 use crate::container::termination::StopSignal;
 use crate::disk::paths::Paths;
 use crate::pod::PodUid;
-use crate::runtime::pod_files::claims::ClaimDirectories;
-use crate::runtime::pod_files::secret_memory::SecretMemory;
+use crate::runtime::pod_files::PodFiles;
 use crate::runtime::{Exit, PodState, RunHistory, RunState};
 
 /// The settings and pods of the runtime.
 #[derive(Debug)]
 pub(super) struct ProcessState {
+    /// The files of pods.
+    pub(super) files: PodFiles,
+    /// Their layout.
     pub(super) paths: Paths,
-    /// The directories of claims.
-    pub(super) claims: ClaimDirectories,
     /// The shim's program and arguments.
     pub(super) shim: Vec<String>,
     pub(super) shim_env: Vec<(String, String)>,
@@ -37,8 +37,6 @@ pub(super) struct ProcessState {
     pub(super) policy: RightsPolicy,
     /// The local API of the edge, whose user no container may be.
     pub(super) edge_socket: PathBuf,
-    /// The place of secret volumes.
-    pub(super) secrets: SecretMemory,
     /// Ends the tasks that await the ends of runs.
     pub(super) stop: CancellationToken,
 }

@@ -128,8 +128,15 @@ pub enum ImageState {
     Failed {
         /// The time of the next pull.
         until: Instant,
-        /// Why the container waits.
+        /// The time up to which the container waits because of the failure; then it waits for the next pull.
+        told_until: Instant,
+        /// Why it failed.
         reason: WaitReason,
+    },
+    /// Its name names no image.
+    Invalid {
+        /// Why it does not.
+        message: String,
     },
     /// It is on the node, or the runtime needs no images.
     Present {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 
+use super::super::go_duration::go_duration;
 use super::facts::{ContainerFacts, ImageState, PodFacts, Run, Sandbox, Stopping};
 use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
@@ -222,25 +223,33 @@ impl Planner<'_> {
             }
             ImageState::Present { .. } => self.push(Action::Start(name)),
             ImageState::Absent if policy == ImagePullPolicy::Never => {
-                let message = format!(
-                    "image {image:?} is not on the node and the pull policy is Never: put it there, \
-                     or change imagePullPolicy"
-                );
+                let message =
+                    format!("Container image {image:?} is not present with pull policy of Never");
                 self.wait(container, "ErrImageNeverPull", message);
             }
             ImageState::Absent => self.push(Action::Pull(name)),
             ImageState::Failed { until, .. } if *until <= self.facts.now => {
                 self.push(Action::Pull(name));
             }
-            ImageState::Failed { until, reason } => {
+            ImageState::Failed { until, told_until, reason } => {
                 self.wake(*until);
+                if *told_until <= self.facts.now {
+                    let WaitReason { reason, message } = reason;
+                    let message = format!("Back-off pulling image {image:?}: {reason}: {message}");
+                    return self.wait(container, "ImagePullBackOff", message);
+                }
+                self.wake(*told_until);
                 self.plan.waiting.insert(name, reason.clone());
+            }
+            ImageState::Invalid { message } => {
+                self.wait(container, "InvalidImageName", message.clone());
             }
             ImageState::Pulling => {
                 self.wait(container, "ContainerCreating", format!("image {image:?} is pulled"));
             }
             ImageState::Unknown => {
-                let message = format!("the runtime does not report on image {image:?}");
+                let message =
+                    format!("Failed to inspect image {image:?}: the runtime does not report on it");
                 self.wait(container, "ImageInspectError", message);
                 // No news wakes the worker: a call failed, and the runtime may report now.
                 self.wake(self.facts.now + INSPECT_AGAIN);
@@ -312,14 +321,4 @@ impl Planner<'_> {
 
 fn has_pre_stop(container: &Container) -> bool {
     container.lifecycle.as_ref().is_some_and(|hooks| hooks.pre_stop.is_some())
-}
-
-/// A duration as Go writes it: `10s`, `2m40s`.
-fn go_duration(duration: Duration) -> String {
-    let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
-    match minutes {
-        0 if seconds == 0 => format!("{}ms", duration.as_millis()),
-        0 => format!("{seconds}s"),
-        _ => format!("{minutes}m{seconds}s"),
-    }
 }

@@ -105,7 +105,7 @@ impl World {
             let present = self.runtime.status(&image(name)).await.expect("a status").is_some();
             let image = if self.failed.contains(name) {
                 let reason = WaitReason { reason: "ErrImagePull", message: String::new() };
-                ImageState::Failed { until: self.now, reason }
+                ImageState::Failed { until: self.now, told_until: self.now, reason }
             } else if present {
                 ImageState::Present { pulled: self.pulled.contains(name) }
             } else {

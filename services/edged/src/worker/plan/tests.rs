@@ -459,7 +459,9 @@ fn an_image_is_pulled_by_its_policy() {
     let now = Instant::now();
     let until = now + 10 * SECOND;
     let reason = WaitReason { reason: "ErrImagePull", message: "401".to_owned() };
-    let failed = |until| ImageState::Failed { until, reason: reason.clone() };
+    let failed =
+        |until, told_until| ImageState::Failed { until, told_until, reason: reason.clone() };
+    let invalid = ImageState::Invalid { message: "no name".to_owned() };
     let pull = || Some(Action::Pull("a".to_owned()));
     let present = |pulled| ImageState::Present { pulled };
     for (policy, image, action, waits) in [
@@ -472,8 +474,10 @@ fn an_image_is_pulled_by_its_policy() {
         ("Never", present(false), Some(start("a")), None),
         ("Always", ImageState::Pulling, None, Some("ContainerCreating")),
         ("Always", ImageState::Unknown, None, Some("ImageInspectError")),
-        ("Always", failed(until), None, Some("ErrImagePull")),
-        ("Always", failed(now), pull(), None),
+        ("Always", failed(until, now + SECOND), None, Some("ErrImagePull")),
+        ("Always", failed(until, now), None, Some("ImagePullBackOff")),
+        ("Always", failed(now, now), pull(), None),
+        ("Always", invalid, None, Some("InvalidImageName")),
     ] {
         let spec = json!({"containers": [
             {"name": "a", "image": "web:1", "imagePullPolicy": policy}]});
@@ -483,8 +487,22 @@ fn an_image_is_pulled_by_its_policy() {
         assert_eq!(plan.actions, action.into_iter().collect::<Vec<_>>(), "{policy}, {image:?}");
         assert_eq!(plan.waiting.get("a").map(|reason| reason.reason), waits, "{policy}, {image:?}");
         // A call that failed brings no news, so the worker looks again by itself.
-        let waits_for_a_time = matches!(waits, Some("ImageInspectError" | "ErrImagePull"));
-        assert_eq!(plan.wake_at.is_some(), waits_for_a_time, "{policy}, {image:?}");
+        let wake_at = match waits {
+            Some("ImageInspectError" | "ErrImagePull") => Some(now + SECOND),
+            Some("ImagePullBackOff") => Some(until),
+            _ => None,
+        };
+        assert_eq!(plan.wake_at, wake_at, "{policy}, {image:?}");
+        let message = match waits {
+            Some("ErrImagePull") => "401",
+            Some("ImagePullBackOff") => "Back-off pulling image \"web:1\": ErrImagePull: 401",
+            Some("InvalidImageName") => "no name",
+            Some("ErrImageNeverPull") => {
+                "Container image \"web:1\" is not present with pull policy of Never"
+            }
+            _ => continue,
+        };
+        assert_eq!(plan.waiting["a"].message, message);
     }
 }
 

@@ -1,0 +1,124 @@
+//! The resources of pods: of the kernel's files for processes, of the disk for volumes, logs and layers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::pod_files::PodFiles;
+use headwater_edged::runtime::{
+    ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, RuntimeError, Usage,
+};
+
+use crate::cgroup_files::CgroupFiles;
+use crate::client::CallError;
+use crate::knowledge::{Knowledge, Phase};
+use crate::proto::ImageFsInfoRequest;
+use crate::runtime::CriRuntime;
+
+/// A container that runs.
+#[derive(Debug)]
+struct Running {
+    id: String,
+    container: String,
+    /// Where its logs lie.
+    logs: PathBuf,
+}
+
+/// The containers that run, by pod.
+type RunningPods = BTreeMap<PodUid, Vec<Running>>;
+
+#[async_trait]
+impl Usage for CriRuntime {
+    async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError> {
+        let running = self.inner().with(running);
+        let files = self.inner().files.clone();
+        let measured = tokio::task::spawn_blocking(move || measure(running, &files)).await;
+        measured.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
+    }
+
+    async fn file_systems(&self) -> Result<Vec<FileSystemUsage>, RuntimeError> {
+        let info = self.client().image_fs_info(ImageFsInfoRequest {}).await;
+        let info =
+            info.map_err(|error: CallError| RuntimeError::Sandbox { cause: error.to_string() })?;
+        let mut places = vec![self.inner().files.dir().to_owned()];
+        let systems = info.image_filesystems.into_iter().chain(info.container_filesystems);
+        places.extend(systems.filter_map(|system| Some(system.fs_id?.mountpoint.into())));
+        let mut seen = std::collections::BTreeSet::new();
+        places.retain(|place: &PathBuf| seen.insert(place.clone()));
+        let measured = tokio::task::spawn_blocking(move || {
+            places.iter().filter_map(|place| FileSystemUsage::of(place).ok()).collect()
+        });
+        measured.await.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
+    }
+}
+
+fn running(knowledge: &Knowledge) -> RunningPods {
+    let mut pods = RunningPods::new();
+    for (id, run) in knowledge.runs() {
+        if !matches!(run.phase, Phase::Running { .. }) {
+            continue;
+        }
+        let logs = run.log.parent().map(Path::to_owned).unwrap_or_default();
+        let running = Running { id: id.to_owned(), container: run.container.clone(), logs };
+        pods.entry(run.pod.clone()).or_default().push(running);
+    }
+    pods
+}
+
+fn measure(pods: RunningPods, files: &PodFiles) -> Vec<PodUsage> {
+    let cgroups = CgroupFiles::of_machine();
+    let layers = layers(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let measured = pods.into_iter().map(|(pod, running)| {
+        let place = cgroups.pod(&pod);
+        let containers = running.into_iter().map(|it| {
+            let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
+            let layer = layers.iter().find(|(mount_point, _)| mount_point.contains(&it.id));
+            ContainerUsage {
+                container: it.container,
+                processes: own.map(|own| cgroups.usage(&own)).unwrap_or_default(),
+                disk: layer.map(|(_, layer)| DiskUsage::of(layer)),
+                logs: DiskUsage::of(&it.logs),
+            }
+        });
+        PodUsage {
+            processes: place.as_ref().map(|place| cgroups.usage(place)).unwrap_or_default(),
+            volumes: files.disk_usage(&pod),
+            containers: containers.collect(),
+            pod,
+        }
+    });
+    measured.collect()
+}
+
+/// The mount points of overlays, and the directory in which each keeps what is written to it. A container's file system
+/// is mounted at a place with its id (`/run/containerd/io.containerd.runtime.v2.task/k8s.io/<id>/rootfs`).
+fn layers(mountinfo: &str) -> Vec<(String, PathBuf)> {
+    let overlays = mountinfo.lines().filter_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mount_point = mount.split(' ').nth(4)?;
+        let mut system = system.split(' ');
+        let (kind, options) = (system.next()?, system.nth(1)?);
+        let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
+        (kind == "overlay").then(|| (mount_point.to_owned(), PathBuf::from(upper)))
+    });
+    overlays.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_container_writes_lies_in_the_upper_directory_of_its_overlay() {
+        let text = "\
+            22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            90 22 0:50 / /run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/rootfs rw,relatime \
+            shared:7 - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=/s/9/fs,workdir=/s/9/work\n\
+            91 22 0:51 / /ro ro - overlay overlay ro,lowerdir=/l/1:/l/2\n\
+            nothing\n";
+        let place = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/rootfs".to_owned();
+        assert_eq!(layers(text), [(place, PathBuf::from("/s/9/fs"))]);
+    }
+}
