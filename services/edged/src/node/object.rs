@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use headwater_event::NodeName;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -31,6 +32,8 @@ pub(crate) struct NodeFacts {
     pub(crate) pods_max: u32,
     /// The runtime's name and version.
     pub(crate) runtime: String,
+    /// The port of the kubelet's server.
+    pub(crate) kubelet_port: Option<u16>,
     /// Why the runtime can run no pods now.
     pub(crate) runtime_trouble: Option<String>,
     /// Kernel release.
@@ -56,6 +59,7 @@ impl NodeFacts {
             memory_kib: field(&read("/proc/meminfo"), "MemTotal:").parse().unwrap_or(0),
             pods_max,
             runtime,
+            kubelet_port: None,
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
             os_image: os_image(&read("/etc/os-release")),
@@ -109,6 +113,9 @@ pub(crate) fn node(
             ]),
             allocatable: Some(capacity.clone()),
             capacity: Some(capacity),
+            daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
+                kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
+            }),
             conditions: Some(conditions(facts.runtime_trouble.as_deref(), pressures, before, now)),
             node_info: Some(NodeSystemInfo {
                 architecture: architecture().to_owned(),
@@ -223,6 +230,7 @@ mod tests {
         assert_eq!(labels["kubernetes.io/hostname"], "gw-1");
         assert!(labels.contains_key("node-role.kubernetes.io/edge"));
         let status = node.status.expect("a status");
+        assert_eq!(status.daemon_endpoints, None, "there is no server");
         assert_eq!(status.capacity.expect("a capacity")["pods"].0, "110");
         let ready = status.conditions.expect("conditions");
         assert!(ready.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
