@@ -69,17 +69,16 @@ pub(crate) fn with_bench<F>(
     if !Containerd::is_possible() {
         return;
     }
-    let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
-    let runtime_socket = containerd.socket().to_owned();
     thread::scope(|scope| {
         let in_network = scope.spawn(|| {
+            let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
             containerd.machine().enter_network().expect("the network is there");
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(async { in_network(&runtime_socket, doors(), test).await });
+            runtime.block_on(async { in_network(containerd.socket(), doors(), test).await });
         });
         if let Err(panic) = in_network.join() {
             std::panic::resume_unwind(panic);

@@ -145,9 +145,9 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(first, ["hello", "tick", "tick"]);
 
     // Exec: output, errors, exit code; what goes in comes out, and its end is known.
-    let output =
-        cluster.kubectl().args(["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
-    let output = output.output().expect("kubectl starts");
+    let mut exec = cluster.kubectl();
+    exec.args(["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
+    let output = exec.output().expect("kubectl starts");
     assert_eq!((text(&output).as_str(), output.status.code()), ("a\n", Some(4)));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("b\n"));
     let (sent, file) = (bulk(BULK_BYTES), dir.join("bulk"));

@@ -140,8 +140,8 @@ fn what_is_not_there_is_refused_in_a_kubelets_words() {
             assert_eq!(found, status, "{path}: {text}");
             assert!(text.contains(words), "{path}: {text}");
         }
-        let refused = |request: CommandRequest| async {
-            let client = bench.client.clone();
+        let client = &bench.client;
+        let refused = |request: CommandRequest| async move {
             match client.command(&request).await.expect_err("refused") {
                 ClientError::Refused { status, words } => (status.as_u16(), words),
                 error => panic!("{error}"),
