@@ -32,12 +32,18 @@ impl Drop for Running {
     }
 }
 
+fn kubectl(cluster: &ControlPlane) -> Command {
+    let mut kubectl = cluster.kubectl();
+    kubectl.args(["--namespace", "shop"]);
+    kubectl
+}
+
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn run(cluster: &ControlPlane, args: &[&str]) -> String {
-    let output = cluster.kubectl().args(args).output().expect("kubectl starts");
+    let output = kubectl(cluster).args(args).output().expect("kubectl starts");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "kubectl {args:?}: {words}");
     text(&output)
@@ -74,6 +80,7 @@ fn kubectl_reaches_pods_through_an_api_server() {
         ..ControlPlaneSettings::default()
     };
     let cluster = ControlPlane::start(settings).expect("a control plane");
+    run(&cluster, &["create", "namespace", "shop"]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     create(
@@ -92,7 +99,7 @@ fn kubectl_reaches_pods_through_an_api_server() {
     let script = "echo hello; (while :; do echo served | nc -l -p 8080; done) & \
                   trap 'exit 0' TERM; while :; do echo tick; sleep 1; done";
     let mut web = pod("web", script);
-    web["metadata"] = json!({"name": "web", "namespace": "default"});
+    web["metadata"] = json!({"name": "web", "namespace": "shop"});
     let web = create(&cluster, scratch.path(), &web);
 
     let certificates = data.join("certificates");
@@ -122,6 +129,11 @@ fn kubectl_reaches_pods_through_an_api_server() {
             });
         });
         is_ready.recv_timeout(DEADLINE).expect("the pod runs");
+        let runs = json!({"status": {"phase": "Running"}}).to_string();
+        run(
+            &cluster,
+            &["patch", "pod", "web", "--subresource=status", "--type=merge", "-p", &runs],
+        );
         verbs(&cluster, scratch.path());
         drop(done);
         node.join().expect("the node runs to its end");
@@ -133,8 +145,7 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(run(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
     assert!(run(cluster, &["logs", "web", "--tail=1", "--timestamps"]).contains("Z tick"));
     let mut follow = Running(
-        cluster
-            .kubectl()
+        kubectl(cluster)
             .args(["logs", "-f", "web"])
             .stdout(Stdio::piped())
             .spawn()
@@ -145,14 +156,14 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(first, ["hello", "tick", "tick"]);
 
     // Exec: output, errors, exit code; what goes in comes out, and its end is known.
-    let mut exec = cluster.kubectl();
+    let mut exec = kubectl(cluster);
     exec.args(["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
     let output = exec.output().expect("kubectl starts");
     assert_eq!((text(&output).as_str(), output.status.code()), ("a\n", Some(4)));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("b\n"));
     let (sent, file) = (bulk(BULK_BYTES), dir.join("bulk"));
     fs::write(&file, &sent).expect("written");
-    let output = fed(cluster.kubectl().args(["exec", "-i", "web", "--", "cat"]), &file);
+    let output = fed(kubectl(cluster).args(["exec", "-i", "web", "--", "cat"]), &file);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout == sent, "{} of {} bytes", output.stdout.len(), sent.len());
 
@@ -165,15 +176,14 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
 
     // Attach: the output of the container's own process.
     let mut attach = Running(
-        cluster.kubectl().args(["attach", "web"]).stdout(Stdio::piped()).spawn().expect("kubectl"),
+        kubectl(cluster).args(["attach", "web"]).stdout(Stdio::piped()).spawn().expect("kubectl"),
     );
     let mut lines = BufReader::new(attach.0.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("a line").expect("text"), "tick");
 
     // Port-forward.
     let mut forward = Running(
-        cluster
-            .kubectl()
+        kubectl(cluster)
             .args(["port-forward", "web", ":8080", "--address=127.0.0.1"])
             .stdout(Stdio::piped())
             .spawn()
@@ -189,9 +199,9 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(served, "served\n");
 
     // What a node refuses reaches a person.
-    let refused = cluster.kubectl().args(["logs", "web", "-c", "none"]).output().expect("kubectl");
+    let refused = kubectl(cluster).args(["logs", "web", "-c", "none"]).output().expect("kubectl");
     assert!(!refused.status.success());
-    let refused = cluster.kubectl().args(["exec", "web", "--", "no-such-program"]).output();
+    let refused = kubectl(cluster).args(["exec", "web", "--", "no-such-program"]).output();
     let refused = refused.expect("kubectl starts");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-program"));
 }
