@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use headwater_edged::NodePods;
@@ -25,6 +24,7 @@ use crate::query::{self, LogOptions, QueryError};
 use crate::response::{Body, json, text};
 use crate::route::{ContainerPath, HealthCheck, Route, RouteError};
 use crate::server::{Door, serve};
+use crate::stall::WriteTime;
 use crate::{container_logs, metrics, streams, usage};
 
 /// How long the pod worker may take to answer before it counts as stuck: its longest step.
@@ -47,9 +47,9 @@ pub struct KubeletLimits {
     pub logs: usize,
     /// How long the head of a request may take, and how long a connection may idle between two.
     pub head_within: Duration,
-    /// How long a client may take to read what was sent.
+    /// How long a client may take to read what was sent, logs aside.
     pub write_within: Duration,
-    /// How long a stream may have nothing to move.
+    /// How long a stream may have nothing to move, and a client may not read its log.
     pub stream_idle: Duration,
 }
 
@@ -123,9 +123,11 @@ impl Kubelet {
         self,
         request: Request<Incoming>,
         client: Client,
-        is_stream: Arc<AtomicBool>,
+        time: WriteTime,
         stop: CancellationToken,
     ) -> Result<Response<Body>, Infallible> {
+        // An earlier answer of this connection may have had another one.
+        time.set(self.0.limits.write_within);
         let method = request.method().clone();
         let route = Route::parse(&method, request.uri().path());
         let name = route.as_ref().map_or("other", Route::name);
@@ -133,7 +135,7 @@ impl Kubelet {
         let answer = match client.check(&route) {
             Err(denial) => Err(Refusal::from(denial)),
             Ok(()) => match route {
-                Ok(route) => self.of_route(route, request, is_stream, stop).await,
+                Ok(route) => self.of_route(route, request, time, stop).await,
                 Err(error) => Err(error.into()),
             },
         };
@@ -144,7 +146,7 @@ impl Kubelet {
         &self,
         route: Route,
         request: Request<Incoming>,
-        is_stream: Arc<AtomicBool>,
+        time: WriteTime,
         stop: CancellationToken,
     ) -> Answer {
         let query = request.uri().query().unwrap_or_default().to_owned();
@@ -165,7 +167,11 @@ impl Kubelet {
                 StatusCode::NOT_IMPLEMENTED,
                 format!("{path}: nothing on this node counts these numbers"),
             )),
-            Route::ContainerLogs(path) => self.logs(&path, &query).await,
+            Route::ContainerLogs(path) => {
+                // A person may stop a pager.
+                time.set(self.0.limits.stream_idle);
+                self.logs(&path, &query).await
+            }
             Route::Run(path) => self.run(&path, &query).await,
             Route::Exec(_) | Route::Attach(_) | Route::PortForward(_) => {
                 if !streams::is_upgrade(request.headers()) {
@@ -176,7 +182,7 @@ impl Kubelet {
                     Refusal::Busy(format!("this node has {max} streams open, which is its limit"))
                 })?;
                 let address = self.address(&route, &query, request.method()).await?;
-                self.stream(request, &address, slot, &is_stream, stop).await
+                self.stream(request, &address, slot, &time, stop).await
             }
         }
     }
@@ -344,11 +350,11 @@ impl Kubelet {
         request: Request<Incoming>,
         address: &StreamAddress,
         slot: OwnedSemaphorePermit,
-        is_stream: &AtomicBool,
+        time: &WriteTime,
         stop: CancellationToken,
     ) -> Answer {
         let idle = self.0.limits.stream_idle;
-        streams::hand_on(request, address, slot, is_stream, idle, stop)
+        streams::hand_on(request, address, slot, time, idle, stop)
             .await
             .map_err(|error| failed(error.to_string()))
     }

@@ -6,10 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use headwater_identity::{Acceptor, ClientPeer};
+use headwater_identity::{Acceptor, ClientPeer, REFRESH_INTERVAL};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::handler::{Client, Kubelet};
-use crate::stall::WriteLimit;
+use crate::stall::{WriteLimit, WriteTime};
 
 /// The most bytes of a request's head: a command is in it, of at most 64 KiB, and the headers of a
 /// client are a few hundred bytes.
@@ -104,6 +103,7 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
     let slots = Arc::new(Semaphore::new(kubelet.limits().connections));
     let connections = TaskTracker::new();
     let door = Arc::new(door);
+    let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
     loop {
         let accepted = async {
             let slot = slots.clone().acquire_owned().await;
@@ -112,6 +112,13 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
         let (slot, accepted) = tokio::select! {
             () = stop.cancelled() => break,
             accepted = accepted => accepted,
+            // A client that keeps its connection is checked against the CAs of now.
+            _ = refresh.tick() => {
+                if let Door::Tls { acceptor, .. } = &*door {
+                    acceptor.refresh();
+                }
+                continue;
+            }
         };
         match (slot, accepted) {
             (Ok(slot), Ok(stream)) => {
@@ -166,12 +173,12 @@ async fn connection<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = *kubelet.limits();
-    let is_stream = Arc::new(AtomicBool::new(false));
-    let stream = WriteLimit::new(stream, limits.write_within, is_stream.clone());
+    let time = WriteTime::new(limits.write_within);
+    let stream = WriteLimit::new(stream, time.clone());
     let service = service_fn(|request| {
-        let (kubelet, client, is_stream) = (kubelet.clone(), client.clone(), is_stream.clone());
+        let (kubelet, client, time) = (kubelet.clone(), client.clone(), time.clone());
         let stop = stop.clone();
-        async move { kubelet.answer(request, client, is_stream, stop).await }
+        async move { kubelet.answer(request, client, time, stop).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -4,22 +4,25 @@ use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection whose client must read: a write that waits longer than `within` fails. A stream is
-/// exempt, because a person may stop a terminal.
+/// A connection whose client must read: a write that waits longer than its time fails.
 #[derive(Debug)]
 pub(crate) struct WriteLimit<S> {
     stream: S,
-    within: Duration,
+    time: WriteTime,
     waiting: Option<Pin<Box<Sleep>>>,
-    is_exempt: Arc<AtomicBool>,
 }
+
+/// How long a client may leave a write waiting, in milliseconds; 0: for ever. The answer that is being
+/// written decides it. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteTime(Arc<AtomicU64>);
 
 /// A connection whose bytes are counted.
 #[derive(Debug)]
@@ -28,9 +31,33 @@ pub(crate) struct Counted<S> {
     moved: Arc<AtomicU64>,
 }
 
+impl WriteTime {
+    pub(crate) fn new(within: Duration) -> Self {
+        let time = Self(Arc::default());
+        time.set(within);
+        time
+    }
+
+    /// Gives the client this long.
+    pub(crate) fn set(&self, within: Duration) {
+        let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        self.0.store(ms, Ordering::Relaxed);
+    }
+
+    /// Gives the client any time: what it gets is watched elsewhere.
+    pub(crate) fn lift(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        let ms = self.0.load(Ordering::Relaxed);
+        (ms > 0).then(|| Duration::from_millis(ms))
+    }
+}
+
 impl<S> WriteLimit<S> {
-    pub(crate) fn new(stream: S, within: Duration, is_exempt: Arc<AtomicBool>) -> Self {
-        Self { stream, within, waiting: None, is_exempt }
+    pub(crate) fn new(stream: S, time: WriteTime) -> Self {
+        Self { stream, time, waiting: None }
     }
 
     /// The outcome of a write, or the end of the client's time.
@@ -39,11 +66,11 @@ impl<S> WriteLimit<S> {
         context: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if outcome.is_ready() || self.is_exempt.load(Ordering::Relaxed) {
+        let time = self.time.get().filter(|_| outcome.is_pending());
+        let Some(within) = time else {
             self.waiting = None;
             return outcome;
-        }
-        let within = self.within;
+        };
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(within)));
         ready!(waiting.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
@@ -149,7 +176,11 @@ mod tests {
     async fn a_client_that_does_not_read_ends_unless_it_is_a_stream() {
         for is_exempt in [false, true] {
             let (near, _far) = tokio::io::duplex(8);
-            let mut limited = WriteLimit::new(near, WITHIN, Arc::new(is_exempt.into()));
+            let time = WriteTime::new(WITHIN);
+            if is_exempt {
+                time.lift();
+            }
+            let mut limited = WriteLimit::new(near, time);
             let writing = tokio::time::timeout(2 * WITHIN, limited.write_all(&[0; 9])).await;
             match writing {
                 Ok(Err(error)) => {

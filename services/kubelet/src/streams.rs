@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::response::{Body, text, whole};
-use crate::stall::{Counted, idle_for};
+use crate::stall::{Counted, WriteTime, idle_for};
 
 /// How long the runtime's server may take to accept a connection and to answer the upgrade. It is on
 /// this machine.
@@ -66,7 +66,7 @@ pub(crate) async fn hand_on(
     mut request: Request<Incoming>,
     address: &StreamAddress,
     slot: OwnedSemaphorePermit,
-    is_stream: &AtomicBool,
+    time: &WriteTime,
     idle: Duration,
     stop: CancellationToken,
 ) -> Result<Response<Body>, StreamError> {
@@ -87,7 +87,7 @@ pub(crate) async fn hand_on(
         return Ok(refusal(answer).await);
     }
     let runtime = hyper::upgrade::on(&mut answer);
-    is_stream.store(true, Ordering::Relaxed);
+    time.lift();
     tokio::spawn(async move {
         tokio::select! {
             () = copy(client, runtime, idle) => {}

@@ -233,6 +233,7 @@ impl PartSettings for EdgeSettings {
             let owner = Principal::Node(node.clone());
             tls.check_owner(&owner).map_err(|error| error_chain(&error))?;
         }
+        self.kubelet.check_files()?;
         self.local_user().map(drop)
     }
 

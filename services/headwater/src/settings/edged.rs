@@ -124,7 +124,7 @@ impl PartSettings for EdgedSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        Ok(())
+        self.kubelet.check_files()
     }
 
     fn owner(&self) -> String {

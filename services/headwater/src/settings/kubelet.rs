@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_identity::TlsFiles;
+use headwater_identity::{Acceptor, TlsFiles, system_clock};
 use headwater_kubelet::access::{Access, GROUP_DEFAULT, USER_DEFAULT};
 use headwater_settings::InvalidSetting;
+use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 /// The settings of the kubelet's server. Its local socket is always there.
@@ -96,6 +97,20 @@ impl Kubelet {
             (_, None, _) => wrong("kubelet.tls_cert", MISSING),
             (_, _, None) => wrong("kubelet.tls_key", MISSING),
         }
+    }
+}
+
+impl Kubelet {
+    /// Checks that the files can be used.
+    ///
+    /// # Errors
+    /// The reason and the remedy, for people.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        if let Ok(Listen::Tls(_, files, _)) = self.door() {
+            let opened = Acceptor::open_http1(files, system_clock());
+            opened.map_err(|error| error_chain(&error))?;
+        }
+        Ok(())
     }
 }
 
