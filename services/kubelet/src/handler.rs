@@ -33,7 +33,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long a command of `/run` may take.
 const RUN_WITHIN: Duration = Duration::from_mins(2);
 
-/// How long a client waits that is told to come again.
+/// How long a client waits after a bound was reached.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// The bounds of a server.
@@ -69,10 +69,10 @@ impl Default for KubeletLimits {
 
 /// The server of one node. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Kubelet(Arc<Shared>);
+pub struct Kubelet(Arc<ServerState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     pods: NodePods,
     limits: KubeletLimits,
     metrics: ServerMetrics,
@@ -101,7 +101,7 @@ type Answer = Result<Response<Body>, Refusal>;
 impl Kubelet {
     /// The server of these pods.
     pub fn new(pods: NodePods, limits: KubeletLimits) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ServerState {
             pods,
             limits,
             metrics: ServerMetrics::new(),
@@ -417,7 +417,7 @@ impl From<QueryError> for Refusal {
     }
 }
 
-/// A failure of the runtime: what it cannot do at all is told from what it could not do now.
+/// A failure of the runtime: what it cannot do at all is apart from what it could not do now.
 fn of_runtime(error: RuntimeError) -> Refusal {
     let status = match error {
         RuntimeError::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,

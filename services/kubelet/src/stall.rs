@@ -26,7 +26,7 @@ pub(crate) struct WriteTime(Arc<AtomicU64>);
 
 /// A connection whose bytes are counted.
 #[derive(Debug)]
-pub(crate) struct Counted<S> {
+pub(crate) struct ByteCounter<S> {
     stream: S,
     moved: Arc<AtomicU64>,
 }
@@ -77,7 +77,7 @@ impl<S> WriteLimit<S> {
     }
 }
 
-impl<S> Counted<S> {
+impl<S> ByteCounter<S> {
     pub(crate) fn new(stream: S, moved: Arc<AtomicU64>) -> Self {
         Self { stream, moved }
     }
@@ -129,7 +129,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ByteCounter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -142,7 +142,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ByteCounter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -196,7 +196,7 @@ mod tests {
     async fn a_stream_is_idle_once_nothing_moves() {
         let moved = Arc::new(AtomicU64::new(0));
         let (near, _far) = tokio::io::duplex(64);
-        let mut counted = Counted::new(near, moved.clone());
+        let mut counted = ByteCounter::new(near, moved.clone());
         let began = tokio::time::Instant::now();
         let moving = async {
             for _ in 0..6 {

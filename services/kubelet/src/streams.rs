@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::response::{Body, text, whole};
-use crate::stall::{Counted, WriteTime, idle_for};
+use crate::stall::{ByteCounter, WriteTime, idle_for};
 
 /// How long the runtime's server may take to accept a connection and to answer the upgrade. It is on
 /// this machine.
@@ -109,7 +109,7 @@ async fn copy(client: OnUpgrade, runtime: OnUpgrade, idle: Duration) {
     };
     let moved = Arc::new(AtomicU64::new(0));
     let mut client = TokioIo::new(client);
-    let mut runtime = Counted::new(TokioIo::new(runtime), moved.clone());
+    let mut runtime = ByteCounter::new(TokioIo::new(runtime), moved.clone());
     tokio::select! {
         copied = copy_bidirectional(&mut client, &mut runtime) => match copied {
             Ok((to_runtime, to_client)) => {

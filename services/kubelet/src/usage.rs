@@ -17,7 +17,7 @@ use crate::response::{Body, json as encoded, of_type, whole};
 const NANOS: f64 = 1e9;
 
 /// The usage of one pod, with the names that the runtime does not know.
-struct Named<'a> {
+struct PodNumbers<'a> {
     namespace: &'a str,
     name: &'a str,
     uid: &'a str,
@@ -69,7 +69,10 @@ pub(crate) async fn summary(
     Ok(encoded(summary.to_string().into_bytes()))
 }
 
-async fn measured<'a>(pods: &NodePods, listed: &'a [Pod]) -> Result<Vec<Named<'a>>, RuntimeError> {
+async fn measured<'a>(
+    pods: &NodePods,
+    listed: &'a [Pod],
+) -> Result<Vec<PodNumbers<'a>>, RuntimeError> {
     let usage = pods.runtime().usage().ok_or(RuntimeError::Unsupported { verb: "measure pods" })?;
     let measured = usage.pods().await?;
     let mut by_uid: BTreeMap<String, PodUsage> =
@@ -78,12 +81,12 @@ async fn measured<'a>(pods: &NodePods, listed: &'a [Pod]) -> Result<Vec<Named<'a
         let uid = pod.metadata.uid.as_deref()?;
         let usage = by_uid.remove(uid)?;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        Some(Named { namespace, name: pod.metadata.name.as_deref()?, uid, usage })
+        Some(PodNumbers { namespace, name: pod.metadata.name.as_deref()?, uid, usage })
     });
     Ok(named.collect())
 }
 
-impl Named<'_> {
+impl PodNumbers<'_> {
     fn cpu_ns(&self) -> u64 {
         self.usage.containers.iter().map(cpu_ns).sum()
     }
@@ -102,7 +105,7 @@ fn working_set_bytes(container: &ContainerUsage) -> u64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the text format has floats")]
-fn text(pods: &[Named<'_>]) -> prometheus::Result<String> {
+fn text(pods: &[PodNumbers<'_>]) -> prometheus::Result<String> {
     let (of_container, of_pod) = (["container", "namespace", "pod"], ["namespace", "pod"]);
     let counter =
         |name: &str, help: &str, labels: &[&str]| CounterVec::new(Opts::new(name, help), labels);

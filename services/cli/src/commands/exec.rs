@@ -46,7 +46,7 @@ async fn run(args: ContainerArgs, command: Option<Vec<String>>) -> CommandResult
     };
     let stream = target.node.command(&request).await?;
     if args.stdin && !args.tty && !stream.ends_stdin() {
-        // Said before the command waits for what does not come.
+        // Printed before the command waits for what does not come.
         note_open_input();
     }
     let (input, mut output) = stream.split();
