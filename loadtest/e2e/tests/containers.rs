@@ -1,6 +1,12 @@
 //! The demo as containers: `up --runtime cri`, two nodes on one real containerd, images from a registry.
 
-use headwater_cri_lab::{Containerd, ContainerdSettings, Image};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings, Image};
 use headwater_e2e::running::{Running, headwater, root};
 use serde_json::Value;
 
@@ -75,6 +81,86 @@ fn the_demo_runs_as_containers_restarts_and_ends() {
         |id: &&String| tasks.iter().any(|line| line.contains(*id) && line.contains("RUNNING"));
     let left: Vec<_> = containers.iter().filter(runs).collect();
     assert!(!containers.is_empty() && left.is_empty(), "{left:?} run on");
+}
+
+#[test]
+fn a_person_runs_commands_in_a_container_and_reaches_its_port() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let test = || {
+        let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+        // Its server of streams listens on the loopback of its own network.
+        containerd.machine().enter_network().expect("the network is there");
+        person(&containerd.socket().display().to_string());
+    };
+    if let Err(panic) = thread::spawn(test).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn person(socket: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n  - name: main\n    \
+         image: {BUSYBOX_IMAGE}\n    command: [sh, -c, 'while :; do echo served | nc -l -p 8080; done']\n"
+    );
+    fs::write(folder.path().join("web.yaml"), manifest).expect("written");
+    let manifests = folder.path().display().to_string();
+    let args = [&manifests, "--nodes", "1", "--runtime", "cri", "--cri-endpoint", socket];
+    let mut running = Running::start(&args);
+    running.wait_for_pods(1, |status| status == "Running");
+    let data = running.data();
+    let command = |verb: &str| -> Command {
+        let mut command = headwater();
+        command.arg(verb).arg("--data").arg(&data);
+        command
+    };
+    let exec = |args: &[&str]| {
+        let output = command("exec").args(args).output().expect("headwater starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr), output.status.code())
+    };
+    let (out, err, code) = exec(&["web", "--", "sh", "-c", "echo a; echo b >&2; exit 7"]);
+    assert_eq!((out.as_str(), err.as_str(), code), ("a\n", "b\n", Some(7)));
+    let (_, err, code) = exec(&["none", "--", "true"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("pods \"none\" not found"), "{err}");
+    let (_, err, code) = exec(&["web", "-c", "none", "--", "true"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("container not found (\"none\")"), "{err}");
+    let input = folder.path().join("input");
+    fs::write(&input, "one\ntwo\n").expect("written");
+    let mut head = command("exec");
+    head.args(["-i", "pod/web", "--", "head", "-n", "2"]);
+    let output = head.stdin(fs::File::open(&input).expect("a file")).output().expect("it starts");
+    assert_eq!(output.stdout, b"one\ntwo\n");
+    // In a terminal of its own: `script` gives one, whose size reaches the container.
+    let typed = format!(
+        "stty cols 77 rows 33; exec {} exec -it --data {} web -- sh -c 'stty size; exit 3'",
+        head.get_program().display(),
+        data.display()
+    );
+    let output = Command::new("script").args(["-qec", &typed, "/dev/null"]).output();
+    let output = output.expect("script starts");
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert!(seen.contains("33 77") && output.status.code() == Some(3), "{seen}: {output:?}");
+
+    let mut forward = command("port-forward");
+    let mut forward =
+        forward.args(["web", ":8080"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(forward.stdout.take().expect("piped")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let served = running.wait_for("the port", |_| {
+        let mut served = String::new();
+        TcpStream::connect(&address).ok()?.read_to_string(&mut served).ok()?;
+        Some(served).filter(|served| !served.is_empty())
+    });
+    forward.kill().expect("it runs");
+    forward.wait().expect("it ends");
+    assert_eq!(served, "served\n");
+    assert!(running.interrupt().success(), "{}", running.output());
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod edge;
 pub mod kafka;
 pub mod kubernetes;
 pub mod part;
+pub mod pods;
 pub mod run;
 pub mod tls;
 pub mod topics;
@@ -69,6 +70,12 @@ pub enum Command {
     Events(Events),
     /// Print the logs of a container in a pod
     Logs(Logs),
+    /// Run a command in a container on this machine. Its exit status is that of the command
+    Exec(pods::Exec),
+    /// Connect to the process of a container on this machine
+    Attach(pods::Attach),
+    /// Lead local ports to ports of a pod on this machine
+    PortForward(pods::PortForward),
     /// List the events of a stream
     History(History),
     /// Show the changes of a stream between two of its events (exit status 3: there are changes)

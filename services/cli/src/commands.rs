@@ -4,11 +4,14 @@ mod ca;
 mod describe;
 mod diff;
 mod events;
+mod exec;
 mod get;
 mod history;
 mod link;
 mod logs;
 mod node;
+mod pod_target;
+mod port_forward;
 mod status;
 mod verify;
 
@@ -39,6 +42,9 @@ async fn ask(command: Command) -> CommandResult {
         Command::Describe(args) => describe::run(args).await,
         Command::Events(args) => events::run(args).await,
         Command::Logs(args) => logs::run(args).await,
+        Command::Exec(args) => exec::exec(args).await,
+        Command::Attach(args) => exec::attach(args).await,
+        Command::PortForward(args) => port_forward::run(args).await,
         Command::History(args) => history::run(args).await,
         Command::Diff(args) => diff::run(args).await,
         Command::Status(args) => status::run(args).await,

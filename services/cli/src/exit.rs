@@ -15,6 +15,8 @@ pub enum Outcome {
     Done,
     /// A difference or a problem was found: exit status 3.
     Found,
+    /// A command in a container ended with this exit status.
+    Exit(u8),
 }
 
 /// The reason why a command failed.
@@ -79,6 +81,7 @@ pub fn report(result: CommandResult) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(FOUND),
+        Ok(Outcome::Exit(code)) => ExitCode::from(code),
         Err(Failure::Usage(text)) => {
             print(prefix(), &text);
             ExitCode::from(WRONG_USAGE)

@@ -24,6 +24,8 @@ pub struct EdgedConfig {
     pub runtime: RuntimeKind,
     /// The node's address. It is also the address of every pod to which the runtime gives none.
     pub node_address: IpAddr,
+    /// The port of the kubelet's server, which the Node object states.
+    pub kubelet_port: Option<u16>,
     /// Bounds and periods.
     pub settings: Settings,
     /// The counters.
@@ -36,7 +38,16 @@ impl EdgedConfig {
         let node_address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let settings = Settings { pods_max: runtime.pods_max(), ..Settings::default() };
         let metrics = EdgedCounts::default();
-        Self { node, edge_socket, dir, runtime, node_address, settings, metrics }
+        Self {
+            node,
+            edge_socket,
+            dir,
+            runtime,
+            node_address,
+            kubelet_port: None,
+            settings,
+            metrics,
+        }
     }
 }
 

@@ -31,9 +31,13 @@ use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
 use crate::worker::WorkerDependencies;
 
 mod claim_keeper;
+mod node_pods;
 mod supervisor;
 pub mod worker_set;
 
+pub use node_pods::{NodePods, WorkerEnded};
+
+use node_pods::PodQuery;
 use supervisor::Supervisor;
 
 /// The pod worker of one node.
@@ -46,6 +50,7 @@ pub struct Handle {
     stop_pods: Option<oneshot::Sender<Duration>>,
     cancel: CancellationToken,
     logs: ContainerLogs,
+    pods: NodePods,
     task: Option<JoinHandle<usize>>,
 }
 
@@ -125,7 +130,7 @@ impl Edged {
         runtime: NodeRuntime,
         noticed: mpsc::Receiver<PodUid>,
     ) -> Result<Handle, EdgedError> {
-        let EdgedConfig { node, node_address, settings, metrics, dir, .. } = config;
+        let EdgedConfig { node, node_address, kubelet_port, settings, metrics, dir, .. } = config;
         let store = if runtime.features().persistent {
             PodStore::open(&dir)?
         } else {
@@ -146,13 +151,16 @@ impl Edged {
                 let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
-                (NodeFacts { runtime_trouble, features, images, ..facts }, measure(&dir))
+                let facts = NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts };
+                (facts, measure(&dir))
             }
         };
         let allocatable = gather().0.allocatable();
         let (resend, stop) = (resend_node.clone(), cancel.clone());
         tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
         let logs = ContainerLogs(runtime.clone());
+        let (queries, queried) = mpsc::channel::<PodQuery>(node_pods::QUERIES_MAX);
+        let pods = NodePods::new(node.clone(), runtime.clone(), queries);
         let dependencies = Arc::new(WorkerDependencies {
             node,
             address: node_address,
@@ -179,8 +187,8 @@ impl Edged {
         ));
         let supervisor = Supervisor::new(dependencies, edge, resend_node, claims);
         let (stop_pods, stopped) = oneshot::channel();
-        let task = tokio::spawn(supervisor.run(watched, noticed, stopped));
-        Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, task: Some(task) })
+        let task = tokio::spawn(supervisor.run(watched, noticed, queried, stopped));
+        Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
 }
 
@@ -188,6 +196,11 @@ impl Handle {
     /// The logs of this node's containers.
     pub fn logs(&self) -> ContainerLogs {
         self.logs.clone()
+    }
+
+    /// The pods of this node, as the pod worker knows them.
+    pub fn pods(&self) -> NodePods {
+        self.pods.clone()
     }
 
     /// Stops the pod worker. Its pods keep running, and the next pod worker adopts them.

@@ -55,7 +55,9 @@ pub use config::{
 };
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
-pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
+pub use edged::{
+    ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, NodePods, WorkerEnded, worker_set,
+};
 pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use node::measurement::memory_bytes;

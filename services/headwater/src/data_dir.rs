@@ -314,6 +314,15 @@ impl DataDir {
         fitting(self.node(node).join("edge.sock"))
     }
 
+    /// Returns the socket at which a person on the node reaches its pods: as long as that of the local
+    /// API.
+    ///
+    /// # Errors
+    /// [`DataDirError::PathTooLong`].
+    pub(crate) fn pod_socket(&self, node: &NodeName) -> Result<PathBuf, DataDirError> {
+        fitting(self.node(node).join(headwater_kubelet::client::SOCKET))
+    }
+
     /// Returns the data directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root

@@ -2,6 +2,7 @@
 //! process, and the task that restarts the edge.
 
 pub(crate) mod cuts;
+pub(crate) mod pod_server;
 mod reserve;
 
 use std::convert::Infallible;
@@ -29,7 +30,9 @@ use crate::clock::{self, EdgeClock};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
 use crate::metrics::Metrics;
+use crate::node::pod_server::{PodDoors, PodServer, PodServerError};
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
+use crate::settings::kubelet::Listen;
 use crate::settings::pods::PodBounds;
 use crate::stores::Stores;
 
@@ -49,6 +52,8 @@ pub(crate) struct NodeSettings {
     pub(crate) runtime: Option<RuntimeKind>,
     /// The bounds of its pods.
     pub(crate) pod_bounds: PodBounds,
+    /// The door for API servers.
+    pub(crate) kubelet: Listen,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
     /// The user that the local API serves besides the edge's own and root.
@@ -91,6 +96,7 @@ pub(crate) struct Node {
     name: NodeName,
     view: NodeView,
     edged: Option<Handle>,
+    pod_server: Option<PodServer>,
     stop: CancellationToken,
     supervising: JoinHandle<()>,
 }
@@ -109,6 +115,9 @@ pub(crate) enum NodeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The kubelet's server does not listen.
+    #[error(transparent)]
+    PodServer(#[from] PodServerError),
     /// The pod worker does not start.
     #[error("the pod worker of node {node} does not start")]
     Edged {
@@ -157,15 +166,25 @@ impl Node {
             view.clone(),
             stop.clone(),
         ));
-        let node = Self { name: name.clone(), view, edged: None, stop, supervising };
+        let node =
+            Self { name: name.clone(), view, edged: None, pod_server: None, stop, supervising };
         let Some(runtime) = settings.runtime else { return Ok(node) };
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
+        let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet).await {
+            Ok(doors) => doors,
+            Err(error) => {
+                node.end_edge().await;
+                return Err(error.into());
+            }
+        };
+        edged.kubelet_port = doors.port;
         match Edged::spawn(edged).await {
             Ok(edged) => {
                 node.view.set_logs(edged.logs());
-                Ok(Self { edged: Some(edged), ..node })
+                let pod_server = Some(doors.serve(edged.pods()));
+                Ok(Self { edged: Some(edged), pod_server, ..node })
             }
             Err(source) => {
                 node.end_edge().await;
@@ -216,6 +235,9 @@ impl Node {
     }
 
     async fn end_edge(self) {
+        if let Some(server) = self.pod_server {
+            server.end().await;
+        }
         self.stop.cancel();
         if let Err(error) = self.supervising.await {
             tracing::error!(node = %self.name, %error, "the supervisor of the edge has failed");

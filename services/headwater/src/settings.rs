@@ -6,6 +6,7 @@ pub(crate) mod edge;
 pub(crate) mod edged;
 pub(crate) mod hub;
 pub(crate) mod images;
+pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
 pub(crate) mod process;

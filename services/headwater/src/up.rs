@@ -43,6 +43,7 @@ use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
 use crate::part::signals::Signals;
 use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
 use crate::settings::controller::manifests_are_there;
+use crate::settings::kubelet::Listen;
 use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
 use crate::settings::up::Settings;
@@ -221,6 +222,8 @@ impl Composition {
                     node_address: settings.node_address,
                     ..PodBounds::default()
                 },
+                // One address is not that of several nodes.
+                kubelet: Listen::Off,
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,

@@ -17,13 +17,16 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Certificate;
 use crate::clock::{Clock, TlsTime, unix_time};
-use crate::config_reloader::ConfigReloader;
+use crate::config_reloader::{BuildConfig, ConfigReloader};
 use crate::error::IdentityError;
 use crate::files::{Material, TlsFiles};
 use crate::peer_trust::{Distrust, PeerChain, PeerTrust, PeerVerifier, TrustVersion};
 
-/// The only application protocol: HTTP/2.
+/// The application protocol between the parts: HTTP/2.
 pub(crate) const ALPN: &[u8] = b"h2";
+
+/// The protocol of a kubelet's server.
+const HTTP1: &[u8] = b"http/1.1";
 
 /// Accepts TLS connections. A peer's certificate must come from a CA in the files. A peer without
 /// a certificate is accepted too: the service above refuses it with a readable message. Cheap to
@@ -46,6 +49,8 @@ pub struct ClientPeer {
 struct ServerSide {
     tls: Arc<ServerConfig>,
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Whether a client must offer HTTP/2. One that offers nothing speaks HTTP/1.1.
+    needs_http2: bool,
 }
 
 /// Why a connection was not accepted.
@@ -99,6 +104,23 @@ impl Acceptor {
     /// When a file cannot be used, or the certificate is not valid now. A hub that no edge would
     /// trust must fail at its start.
     pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
+        Self::open_with(files, clock, http2_config)
+    }
+
+    /// Opens an acceptor of HTTP/1.1 over these files, for the clients of a kubelet: upgraded
+    /// connections need it.
+    ///
+    /// # Errors
+    /// As [`Acceptor::open`].
+    pub fn open_http1(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
+        Self::open_with(files, clock, http1_config)
+    }
+
+    fn open_with(
+        files: TlsFiles,
+        clock: Clock,
+        config: BuildConfig<ServerSide>,
+    ) -> Result<Self, IdentityError> {
         let config = ConfigReloader::open(files, clock, config)?;
         config.current().material.check(config.now())?;
         Ok(Self { config: Arc::new(config) })
@@ -137,7 +159,7 @@ impl Acceptor {
         let accepted = TlsAcceptor::from(current.config.tls.clone()).accept(stream).await;
         let stream = accepted.map_err(HandshakeError::Failed)?;
         let (_, connection) = stream.get_ref();
-        if connection.alpn_protocol() != Some(ALPN) {
+        if current.config.needs_http2 && connection.alpn_protocol() != Some(ALPN) {
             return Err(HandshakeError::NoHttp2);
         }
         let Some(chain) = PeerChain::of(connection.peer_certificates()) else {
@@ -174,7 +196,19 @@ impl PeerVerifier for ConfigReloader<ServerSide> {
     }
 }
 
-fn config(material: &Material, clock: &Clock) -> Result<ServerSide, IdentityError> {
+fn http2_config(material: &Material, clock: &Clock) -> Result<ServerSide, IdentityError> {
+    config(material, clock, ALPN)
+}
+
+fn http1_config(material: &Material, clock: &Clock) -> Result<ServerSide, IdentityError> {
+    config(material, clock, HTTP1)
+}
+
+fn config(
+    material: &Material,
+    clock: &Clock,
+    protocol: &[u8],
+) -> Result<ServerSide, IdentityError> {
     let provider = Arc::new(ring::default_provider());
     let verifier =
         WebPkiClientVerifier::builder_with_provider(material.roots.clone(), provider.clone())
@@ -190,9 +224,9 @@ fn config(material: &Material, clock: &Clock) -> Result<ServerSide, IdentityErro
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(Arc::new(key));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     // A resumed session would skip the check of the certificate.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(ServerSide { tls: Arc::new(config), verifier })
+    Ok(ServerSide { tls: Arc::new(config), verifier, needs_http2: protocol == ALPN })
 }

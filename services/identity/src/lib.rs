@@ -2,7 +2,7 @@
 //!
 //! One URI among the subject alternative names of a certificate names its owner,
 //! `headwater://node/NAME` ([`Principal`]). Hubs accept connections with an [`Acceptor`], edges
-//! open them with a [`Connector`]. Both speak TLS 1.3 and HTTP/2 only. Both load three PEM files
+//! open them with a [`Connector`]. Both speak TLS 1.3 only, and HTTP/2; a kubelet's server speaks HTTP/1.1. Both load three PEM files
 //! and reload them when the files change; then [`PeerTrust`] shows a live session whether its peer
 //! still verifies. An error about a file, a certificate or a clock names the file, both times, and
 //! what to do.
@@ -23,7 +23,7 @@ mod refusal_detector;
 mod tests;
 
 pub use acceptor::{Acceptor, ClientPeer, HandshakeError};
-pub use certificate::{Certificate, NameFault};
+pub use certificate::{Certificate, NameFault, Subject};
 pub use clock::{Clock, rfc3339, system_clock};
 pub use connector::{ConnectError, Connector, PeerRefusal, ServerPeer};
 pub use error::IdentityError;

@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -52,6 +52,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
     ("headwater-cri", &["edged", "event"]),
+    ("headwater-kubelet", &["edged", "identity"]),
     ("headwater-settings", &["event"]),
     (
         "headwater-operator",
@@ -71,7 +72,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ),
     (
         "headwater-cli",
-        &["event", "identity", "object", "operator", "proto", "settings", "telemetry"],
+        &["event", "identity", "kubelet", "object", "operator", "proto", "settings", "telemetry"],
     ),
     ("xtask", &[]),
 ];

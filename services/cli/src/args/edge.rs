@@ -1,6 +1,6 @@
 //! The arguments of `edge` and `edged`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -24,6 +24,20 @@ pub struct CriArgs {
     pub forbid: Option<String>,
 }
 
+/// The server with a kubelet's paths.
+#[derive(Debug, Args)]
+pub struct KubeletArgs {
+    /// Address at which API servers reach pods for `kubectl logs`, `exec`, `attach` and
+    /// `port-forward`: a kubelet's has port 10250 or 10350. It needs certificates, in the settings
+    /// file [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    pub kubelet_listen: Option<SocketAddr>,
+    /// Serve --kubelet-listen without TLS, on a loopback address: every user of the machine may then
+    /// run commands in pods
+    #[arg(long)]
+    pub kubelet_insecure_loopback: bool,
+}
+
 /// The runtime of the pods of a node.
 #[derive(Debug, Args)]
 pub struct Pods {
@@ -36,6 +50,8 @@ pub struct Pods {
     pub allow_root: bool,
     #[command(flatten)]
     pub cri: CriArgs,
+    #[command(flatten)]
+    pub kubelet: KubeletArgs,
     /// Number of pods that the node has room for; more of them fail
     /// [default: 110; hollow: 10000]
     #[arg(long, value_name = "N")]
@@ -103,6 +119,7 @@ impl Pods {
             .with("runtime", self.runtime)
             .switch("allow_root", self.allow_root)
             .all(self.cri.given())
+            .all(self.kubelet.given())
             .with("pods_max", self.pods_max)
             .with("node_address", self.node_address)
             .with("events", self.events)
@@ -133,6 +150,20 @@ impl Edged {
             .with("edge", self.edge.as_ref())
             .with("node", self.node.as_ref())
             .switch("metrics_node_names", self.metrics_node_names)
+    }
+}
+
+impl KubeletArgs {
+    /// The flags that were given: settings of the table `kubelet`.
+    fn given(&self) -> Vec<(String, &'static str, Value)> {
+        let listen = self.kubelet_listen.map(|address| {
+            ("kubelet.listen".to_owned(), "kubelet-listen", address.to_string().into())
+        });
+        let insecure = self.kubelet_insecure_loopback;
+        let insecure = insecure.then(|| {
+            ("kubelet.insecure_loopback".to_owned(), "kubelet-insecure-loopback", true.into())
+        });
+        [listen, insecure].into_iter().flatten().collect()
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
+use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
@@ -99,6 +100,7 @@ impl Supervisor {
         mut self,
         mut watched: mpsc::Receiver<WatchEvent>,
         mut noticed: mpsc::Receiver<PodUid>,
+        mut queried: mpsc::Receiver<PodQuery>,
         mut stop_pods: oneshot::Receiver<Duration>,
     ) -> usize {
         let cancel = self.shared.cancel.clone();
@@ -147,6 +149,8 @@ impl Supervisor {
                     }
                     self.reconcile();
                 }
+                // A reader that gave up needs no answer.
+                Some(PodQuery { pods, answer }) = queried.recv() => drop(answer.send(self.views(&pods))),
                 Ok(grace) = &mut stop_pods, if self.shutdown.is_none() => self.stop(grace),
                 () = sleep_until(give_up), if give_up.is_some() => break,
             }
@@ -156,6 +160,19 @@ impl Supervisor {
         let remaining = self.tasks.len();
         while self.tasks.join_next().await.is_some() {}
         remaining
+    }
+
+    /// The desired pods that a query names, with the statuses that this node reported last.
+    fn views(&self, queried: &QueriedPods) -> Vec<PodView> {
+        let view = |pod: &DesiredPod| PodView {
+            pod: pod.pod.clone(),
+            status: self.shared.store.status(&pod.uid),
+        };
+        match queried {
+            QueriedPods::None => Vec::new(),
+            QueriedPods::One(key) => self.desired.pods().get(key).map(view).into_iter().collect(),
+            QueriedPods::All => self.desired.pods().values().map(view).collect(),
+        }
     }
 
     async fn apply(&mut self, event: WatchEvent) {

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use headwater_event::NodeName;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeRuntimeHandler,
-    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures,
+    NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -38,6 +38,8 @@ pub(crate) struct NodeFacts {
     pub(crate) features: StatedFeatures,
     /// The images that it has.
     pub(crate) images: Vec<ContainerImage>,
+    /// The port of the kubelet's server.
+    pub(crate) kubelet_port: Option<u16>,
     /// Why the runtime can run no pods now.
     pub(crate) runtime_trouble: Option<String>,
     /// Kernel release.
@@ -65,6 +67,7 @@ impl NodeFacts {
             runtime,
             features: StatedFeatures::default(),
             images: Vec::new(),
+            kubelet_port: None,
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
             os_image: os_image(&read("/etc/os-release")),
@@ -124,6 +127,9 @@ pub(crate) fn node(
                 .supplemental_groups_policy
                 .map(|has| NodeFeatures { supplemental_groups_policy: Some(has) }),
             runtime_handlers: runtime_handlers(&facts.features),
+            daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
+                kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
+            }),
             conditions: Some(conditions(facts.runtime_trouble.as_deref(), pressures, before, now)),
             node_info: Some(NodeSystemInfo {
                 architecture: architecture().to_owned(),
@@ -247,6 +253,7 @@ mod tests {
         assert_eq!(labels["kubernetes.io/hostname"], "gw-1");
         assert!(labels.contains_key("node-role.kubernetes.io/edge"));
         let status = node.status.expect("a status");
+        assert_eq!(status.daemon_endpoints, None, "there is no server");
         assert_eq!(status.capacity.expect("a capacity")["pods"].0, "110");
         let ready = status.conditions.expect("conditions");
         assert!(ready.iter().any(|c| c.type_ == "Ready" && c.status == "True"));

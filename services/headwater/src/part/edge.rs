@@ -44,6 +44,7 @@ impl Part for EdgePart {
         let hubs = settings.hubs().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let local_user = settings.local_user().map_err(Failure::Usage)?;
         let pod_bounds = settings.pod_bounds();
+        let kubelet = settings.kubelet.door().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let runs_pods = settings.edged.then_some(settings.runtime).flatten();
         let notes = shared_rights(runs_pods, settings.allow_root);
         let name = settings.node.ok_or_else(|| Failure::Usage("which node?".to_owned()))?;
@@ -61,6 +62,7 @@ impl Part for EdgePart {
                 _ => None,
             },
             pod_bounds,
+            kubelet,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,

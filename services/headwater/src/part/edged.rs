@@ -11,6 +11,7 @@ use headwater_rocks::{Budget, create_durably};
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
+use crate::node::pod_server::{PodDoors, PodServer};
 use crate::part;
 use crate::pod_runtime::runtime;
 use crate::settings::edged::EdgedSettings;
@@ -18,6 +19,7 @@ use crate::settings::edged::EdgedSettings;
 /// A pod worker as a process.
 pub(crate) struct EdgedPart {
     edged: Handle,
+    pod_server: PodServer,
 }
 
 /// Runs a pod worker until a signal ends it.
@@ -36,6 +38,7 @@ impl Part for EdgedPart {
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
         let bounds = settings.pod_bounds();
+        let listen = settings.kubelet.door().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let (Some(node), Some(socket), Some(kind)) =
             (settings.node, settings.edge, settings.runtime)
         else {
@@ -46,11 +49,14 @@ impl Part for EdgedPart {
         create_durably(&dir)?;
         let socket = std::path::absolute(socket)?;
         let runtime = runtime(kind, settings.allow_root, &settings.cri)?;
+        let doors = PodDoors::open(dependencies.data.pod_socket(&node)?, &listen).await?;
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
         let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
         bounds.set(&mut config);
-        let edged = Edged::spawn(EdgedConfig { metrics, ..config }).await?;
-        Ok(Self { edged })
+        let config = EdgedConfig { metrics, kubelet_port: doors.port, ..config };
+        let edged = Edged::spawn(config).await?;
+        let pod_server = doors.serve(edged.pods());
+        Ok(Self { edged, pod_server })
     }
 
     /// Adds no check: a started worker is ready, and waits for its edge.
@@ -65,6 +71,7 @@ impl Part for EdgedPart {
     }
 
     async fn hand_over(self) {
+        self.pod_server.end().await;
         self.edged.stop().await;
     }
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cri::Cri;
 use super::images::Images;
+use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
@@ -47,6 +48,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
+    /// The server with a kubelet's paths.
+    pub(crate) kubelet: Kubelet,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -88,6 +91,7 @@ impl Default for EdgeSettings {
             pressure: Pressure::default(),
             cri: Cri::default(),
             images: Images::default(),
+            kubelet: Kubelet::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -133,6 +137,12 @@ impl Settings for EdgeSettings {
         }
         self.pod_bounds().check()?;
         self.cri.check(self.runtime)?;
+        self.kubelet.door()?;
+        if !self.edged && self.kubelet.listen.is_some() {
+            let what = "with --no-edged this process runs no pods: set kubelet.listen of `headwater \
+                        edged` instead";
+            return Err(InvalidSetting::new("kubelet.listen", what));
+        }
         if self.api_user.is_some() && self.api_socket.is_none() {
             let what = "set the socket of the local API to a path that this user can reach, such as \
                         /run/headwater/edge.sock: the data directory is closed to others";
@@ -223,6 +233,7 @@ impl PartSettings for EdgeSettings {
             let owner = Principal::Node(node.clone());
             tls.check_owner(&owner).map_err(|error| error_chain(&error))?;
         }
+        self.kubelet.check_files()?;
         self.local_user().map(drop)
     }
 

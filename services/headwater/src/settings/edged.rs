@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::cri::Cri;
 use super::edge::owner_of;
 use super::images::Images;
+use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
 
@@ -39,6 +40,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
+    /// The server with a kubelet's paths.
+    pub(crate) kubelet: Kubelet,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -64,6 +67,7 @@ impl Default for EdgedSettings {
             pressure: Pressure::default(),
             cri: Cri::default(),
             images: Images::default(),
+            kubelet: Kubelet::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -88,6 +92,7 @@ impl Settings for EdgedSettings {
             Some((key, _, what)) => Err(InvalidSetting::new(key, what)),
             None => {
                 self.cri.check(self.runtime)?;
+                self.kubelet.door()?;
                 self.pod_bounds().check()
             }
         }
@@ -119,7 +124,7 @@ impl PartSettings for EdgedSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        Ok(())
+        self.kubelet.check_files()
     }
 
     fn owner(&self) -> String {

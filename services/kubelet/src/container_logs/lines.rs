@@ -1,0 +1,169 @@
+//! The rows of a log file that a client wants, in the form in which it wants them. Pure.
+//!
+//! In the file a row has the columns of CRI runtimes: `time stream tag text`. A row with the tag `P` is
+//! a part of a line, which the next row continues.
+
+use jiff::Timestamp;
+
+use crate::query::{LogOptions, LogSource};
+
+/// The longest row, in bytes: runtimes write rows of 16 KiB. The rest of a longer row is left out, so
+/// that a file without line ends costs no more memory.
+const ROW_BYTES_MAX: usize = 64 << 10;
+
+/// Takes the bytes of a file, gives those for the client.
+pub(super) struct LineSelection {
+    options: LogOptions,
+    /// The beginning of a row whose end is not read yet.
+    rest: Vec<u8>,
+    /// The next bytes belong to a row that was cut.
+    is_cut: bool,
+    /// The last row that was given continues in the next one.
+    continues: bool,
+    /// The bytes that the client still wants.
+    left: u64,
+}
+
+impl LineSelection {
+    pub(super) fn new(options: LogOptions) -> Self {
+        let left = options.bytes_max.unwrap_or(u64::MAX);
+        Self { options, rest: Vec::new(), is_cut: false, continues: false, left }
+    }
+
+    /// Whether the client has all the bytes that it wants.
+    pub(super) fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Drops the beginning of the last row, because the file was truncated.
+    pub(super) fn begin_anew(&mut self) {
+        self.rest.clear();
+        self.is_cut = false;
+    }
+
+    /// What the client gets of the next bytes of the file.
+    pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let is_end = part.ends_with(b"\n");
+            if !self.is_cut {
+                let room = ROW_BYTES_MAX - self.rest.len().min(ROW_BYTES_MAX);
+                self.rest.extend_from_slice(&part[..part.len().min(room)]);
+                self.is_cut = part.len() > room;
+            }
+            if is_end {
+                if self.is_cut {
+                    self.rest.push(b'\n');
+                }
+                let row = std::mem::take(&mut self.rest);
+                self.give(&row, &mut out);
+                self.is_cut = false;
+            }
+        }
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        out.truncate(left);
+        self.left -= out.len() as u64;
+        out
+    }
+
+    fn give(&mut self, row: &[u8], out: &mut Vec<u8>) {
+        let mut columns = row.splitn(4, |byte| *byte == b' ');
+        let (Some(time), Some(source), Some(tag), Some(text)) =
+            (columns.next(), columns.next(), columns.next(), columns.next())
+        else {
+            // No runtime wrote it. A kubelet leaves it out, too.
+            return;
+        };
+        let is_wanted = match self.options.source {
+            LogSource::All => true,
+            LogSource::Stdout => source == b"stdout",
+            LogSource::Stderr => source == b"stderr",
+        };
+        if !is_wanted || self.options.since.is_some_and(|since| is_before(time, since)) {
+            return;
+        }
+        // Tags of later runtimes may follow a colon.
+        let is_part = tag.split(|byte| *byte == b':').next() == Some(b"P");
+        if !std::mem::replace(&mut self.continues, is_part) && self.options.timestamps {
+            out.extend_from_slice(time);
+            out.push(b' ');
+        }
+        out.extend_from_slice(if is_part {
+            text.strip_suffix(b"\n").unwrap_or(text)
+        } else {
+            text
+        });
+    }
+}
+
+/// Whether a row is too old. One without a valid time is given.
+fn is_before(time: &[u8], since: Timestamp) -> bool {
+    let time = std::str::from_utf8(time).ok().and_then(|time| time.parse::<Timestamp>().ok());
+    time.is_some_and(|time| time < since)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LOG: &[u8] =
+        b"2026-01-01T00:00:01Z stderr P part \n2026-01-01T00:00:02Z stderr F whole\n\
+                         nonsense\n2026-01-01T00:00:03Z stdout F \n";
+
+    fn given(options: LogOptions, log: &[u8]) -> String {
+        String::from_utf8(LineSelection::new(options).of(log)).expect("UTF-8")
+    }
+
+    #[test]
+    fn the_options_select_rows_and_bytes() {
+        let all = LogOptions::default;
+        assert_eq!(given(all(), LOG), "part whole\n\n");
+        let timestamps = LogOptions { timestamps: true, ..all() };
+        assert_eq!(
+            given(timestamps, LOG),
+            "2026-01-01T00:00:01Z part whole\n2026-01-01T00:00:03Z \n"
+        );
+        let since = Some("2026-01-01T00:00:03Z".parse().expect("a time"));
+        assert_eq!(given(LogOptions { since, ..all() }, LOG), "\n");
+        assert_eq!(given(LogOptions { source: LogSource::Stdout, ..all() }, LOG), "\n");
+        assert_eq!(given(LogOptions { source: LogSource::Stderr, ..all() }, LOG), "part whole\n");
+        assert_eq!(given(LogOptions { bytes_max: Some(4), ..all() }, LOG), "part");
+    }
+
+    #[test]
+    fn a_row_that_does_not_end_costs_no_more_than_its_bound() {
+        let mut lines = LineSelection::new(LogOptions::default());
+        let mut all = lines.of(b"2026-01-01T00:00:01Z stdout F ");
+        for _ in 0..100 {
+            all.extend(lines.of(&[b'x'; 4096]));
+            assert!(lines.rest.capacity() <= 2 * ROW_BYTES_MAX, "the rest is bounded");
+        }
+        all.extend(lines.of(b"y\n2026-01-01T00:00:02Z stdout F next\n"));
+        let all = String::from_utf8(all).expect("UTF-8");
+        assert!(all.ends_with("xxx\nnext\n") && all.len() <= ROW_BYTES_MAX + 10, "{}", all.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_gives_the_same_however_it_is_read(
+            rows in vec(vec(any::<u8>(), 0..60), 0..8),
+            cuts in vec(any::<prop::sample::Index>(), 0..8),
+            bytes_max in proptest::option::of(0_u64..200),
+            timestamps in any::<bool>(),
+        ) {
+            let row = |text: &Vec<u8>| [b"2026-01-01T00:00:01Z stdout F ", &text[..], b"\n"].concat();
+            let file = rows.iter().map(row).collect::<Vec<_>>().concat();
+            let options = LogOptions { bytes_max, timestamps, ..LogOptions::default() };
+            let whole = LineSelection::new(options.clone()).of(&file);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(file.len() + 1)).collect();
+            cuts.extend([0, file.len()]);
+            cuts.sort_unstable();
+            let mut lines = LineSelection::new(options);
+            let parts = cuts.windows(2).map(|cut| lines.of(&file[cut[0]..cut[1]]));
+            prop_assert_eq!(parts.collect::<Vec<_>>().concat(), whole);
+        }
+    }
+}
