@@ -25,6 +25,9 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) edge: FakeEdge,
+    pub(crate) settings: Settings,
+    /// The id of the machine's boot; that of the kernel if it is empty.
+    pub(crate) boot_id: String,
     socket: PathBuf,
 }
 
@@ -32,22 +35,26 @@ impl Bench {
     pub(crate) fn new(socket: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let edge = FakeEdge::start(&dir.path().join("edge.sock"), &[], true);
-        Self { dir, edge, socket: socket.to_owned() }
-    }
-
-    pub(crate) async fn edged(&self) -> Handle {
-        let node = "gw-1".parse().expect("a node name");
-        let dir = self.dir.path().join("edged");
-        // The runtime is given; its kind only decides how many pods there is room for.
-        let kind = RuntimeKind::Hollow;
-        let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
-        config.settings = Settings {
+        let settings = Settings {
             backoff_base: Duration::from_millis(40),
             backoff_cap: Duration::from_millis(200),
             ..Settings::default()
         };
+        Self { dir, edge, settings, boot_id: String::new(), socket: socket.to_owned() }
+    }
+
+    pub(crate) async fn edged(&self) -> Handle {
+        let node = "gw-1".parse().expect("a node name");
+        let dir = self.edged_dir();
+        // The runtime is given; its kind only decides how many pods there is room for.
+        let kind = RuntimeKind::Hollow;
+        let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
+        config.settings = self.settings.clone();
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let cri = CriSettings::new(self.socket.clone());
+        let mut cri = CriSettings::new(self.socket.clone());
+        if !self.boot_id.is_empty() {
+            cri.boot_id.clone_from(&self.boot_id);
+        }
         let runtime =
             headwater_cri::open(&cri, &config.node, &config.dir, &config.settings, notices);
         let runtime = runtime.await.expect("the runtime opens");
@@ -86,6 +93,11 @@ impl Bench {
         })
     }
 
+    /// The pod worker's directory.
+    pub(crate) fn edged_dir(&self) -> PathBuf {
+        self.dir.path().join("edged")
+    }
+
     fn notes(&self) -> PathBuf {
         let notes = self.dir.path().join("notes");
         fs::create_dir_all(&notes).expect("a folder");
@@ -96,6 +108,13 @@ impl Bench {
     pub(crate) fn starts(&self, name: &str) -> usize {
         let notes = fs::read_to_string(self.notes().join(name)).unwrap_or_default();
         notes.lines().count()
+    }
+
+    /// Waits until the pod's container has noted so many starts: it is reported before it notes anything.
+    pub(crate) async fn until_starts(&self, name: &str, starts: usize) {
+        let noted = || async { (self.starts(name) >= starts).then_some(()) };
+        until(noted).await;
+        assert_eq!(self.starts(name), starts, "the starts of {name}");
     }
 
     /// Asks for the end of the pod, and takes it away once edged says so.

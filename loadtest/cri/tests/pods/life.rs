@@ -10,20 +10,20 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::bench::{Bench, is_running, uid, until};
 
 /// Runs until it is asked to end.
-const FOREVER: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+pub(crate) const FOREVER: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 /// The longest time from one kill of containerd to the next.
 const BETWEEN_KILLS_MS: u64 = 1500;
 
 const SEEDS: [u64; 2] = [1, 2];
 
-fn start() -> Option<Containerd> {
+pub(crate) fn start() -> Option<Containerd> {
     let start = || Containerd::start(ContainerdSettings::default()).expect("containerd");
     Containerd::is_possible().then(start)
 }
 
 /// The ids of all containers, sandboxes' among them.
-fn containers(containerd: &Containerd) -> Vec<String> {
+pub(crate) fn containers(containerd: &Containerd) -> Vec<String> {
     let output = containerd.ctr().args(["containers", "list", "--quiet"]).output();
     let output = output.expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -40,7 +40,7 @@ fn cgroups(name: &str) -> Vec<PathBuf> {
 }
 
 /// Waits until nothing of the pods is left.
-async fn gone(containerd: &Containerd, names: &[&str]) {
+pub(crate) async fn gone(containerd: &Containerd, names: &[&str]) {
     let none = || async { containers(containerd).is_empty().then_some(()) };
     assert!(until(none).await.is_some(), "left: {:?}", containers(containerd));
     for name in names {

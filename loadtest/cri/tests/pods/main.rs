@@ -6,3 +6,6 @@ mod bench;
 mod fake_edge;
 mod faults;
 mod life;
+mod logs;
+mod loss;
+mod reboot;
