@@ -15,8 +15,7 @@ fn twin(dir: &std::path::Path) -> Twin {
 }
 
 /// Every call by which a pod begins, restarts and ends.
-const CALLS: [&str; 14] = [
-    "Status",
+const CALLS: [&str; 13] = [
     "PullImage",
     "ImageStatus",
     "RunPodSandbox",
