@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use headwater_cri_lab::Containerd;
 use headwater_e2e::chance::Chance;
+use jiff::Timestamp;
 
 use gateway::{Gateway, Part};
 use workload::Workload;
@@ -69,9 +70,13 @@ fn containers_survive_the_kill_of_everything_around_them() {
         let parts = parts(round, &mut chance);
         println!("round {round}: {parts:?} {after:?} after the pods, away for {away:?}");
         thread::sleep(after);
+        let from = Timestamp::now();
         gateway.kill(&parts);
         thread::sleep(away);
         gateway.start_again(&parts);
+        if parts.contains(&Part::Edged) && parts.contains(&Part::Containerd) {
+            workload.add_gap(from, Timestamp::now());
+        }
     }
     let again = format!("{SEED}={}", chance.seed());
     gateway
