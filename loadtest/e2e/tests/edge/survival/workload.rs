@@ -243,8 +243,9 @@ impl Workload {
                 return Err(format!("run {attempt} ended otherwise: {status:#}"));
             }
         }
+        // The first failure has no wait, and is not written down: the back-off may begin one step later.
         let mut wait = BACKOFF_SECONDS;
-        for (number, (_, end)) in exits.iter().enumerate().skip(1) {
+        for (number, (_, end)) in exits.iter().enumerate().skip(2) {
             let Some(start) = starts.get(number + 1) else { break };
             // The times are whole seconds.
             if start - end < wait - 1 {
