@@ -144,6 +144,11 @@ impl Twin {
         self.shared.faults().fail_next(method, fault);
     }
 
+    /// Whether a fault of [`fail_next`](Self::fail_next) has not occurred yet.
+    pub fn has_planned_fault(&self) -> bool {
+        self.shared.faults().has_planned()
+    }
+
     /// What pulls of an image end with. Images are absent from registries unless named here.
     pub fn set_pull(&self, image: &str, outcome: PullOutcome) {
         self.shared.state().set_pull(image, outcome);

@@ -42,7 +42,7 @@ cargo xtask COMMAND
                           root; for ARGS see `--help`
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
-  survive [crash|power|kafka|sim|conformance...] [--rounds N] [--seed N]
+  survive [crash|power|kafka|containers|sim|conformance...] [--rounds N] [--seed N]
                           kills, power cuts and simulated runs, for as long as is asked
   loadtest [SCENARIO] [ARGS]
                           run a load-test scenario; alone, list them; or ask it otherwise

@@ -9,12 +9,14 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|sim|conformance...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|containers|sim|conformance...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
   kafka       parts as processes on a real Kafka: kill -9 and freezes of each, alone and in
               pairs, competing controllers
+  containers  kill -9 of an edge, its pod worker, containerd and a pod's shim, alone and in pairs,
+              under pods on a real containerd
   sim         controllers, hubs, edges and workers in one deterministic run per seed
   conformance Kubernetes' own cases on edges: a round is every case that the list has as passing,
               without rounds those of every check; it has no seed
@@ -35,7 +37,7 @@ struct Test {
     seed: Option<&'static str>,
 }
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 6] = [
     Test {
         name: "crash",
         target: "crash",
@@ -56,6 +58,13 @@ const TESTS: [Test; 5] = [
         tests: None,
         rounds: "HEADWATER_SURVIVE_ROUNDS",
         seed: Some("HEADWATER_SURVIVE_SEED"),
+    },
+    Test {
+        name: "containers",
+        target: "edge",
+        tests: Some("survival::"),
+        rounds: "HEADWATER_CONTAINERS_ROUNDS",
+        seed: Some("HEADWATER_CONTAINERS_SEED"),
     },
     Test {
         name: "sim",

@@ -29,6 +29,9 @@ const SLOW: Duration = Duration::from_mins(2);
 /// A pull over a thin line. The runtime itself gives up a pull without progress.
 const PULL: Duration = Duration::from_hours(2);
 
+/// The words of a containerd that has just started.
+const STARTING: &str = "server is not initialized yet";
+
 /// A container runtime's socket. Cheap to clone.
 #[derive(Clone)]
 pub struct CriClient {
@@ -92,6 +95,11 @@ impl CallError {
             }
             Self::NotFound { .. } | Self::Unimplemented { .. } => false,
         }
+    }
+
+    /// Whether the runtime has just started, and serves soon.
+    pub fn is_starting(&self) -> bool {
+        matches!(self, Self::Away { cause, .. } if cause.contains(STARTING))
     }
 
     /// Whether the runtime cannot be reached.
@@ -184,6 +192,8 @@ impl CriClient {
         let is_transport = status.source().is_some();
         match status.code() {
             Code::Unavailable => self.away(status),
+            // It listens before it has read what it ran before its own start.
+            _ if message.contains(STARTING) => self.away(status),
             _ if is_transport => self.away(status),
             Code::NotFound => CallError::NotFound { call, message },
             Code::Unimplemented => CallError::Unimplemented { call },

@@ -4,13 +4,22 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use headwater_edged::pod::PodUid;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use prost::Message as _;
 
-use crate::knowledge::{End, Fact, Phase, Run, Sandbox};
+use crate::knowledge::{End, Fact, OUT_OF_MEMORY, Phase, Run, Sandbox, UNSEEN};
 use crate::proto::containerd::{Envelope, TaskExit, TaskOom};
 use crate::proto::{ContainerState, ContainerStatus, PodSandboxState, PodSandboxStatus};
-use crate::spec::{CONTAINER_NAME, MESSAGE_POLICY, POD_UID};
+use crate::spec::{BOOT, CONTAINER_NAME, MESSAGE_POLICY, NodeFacts, POD_UID};
+
+/// A status of a run that is read this long after its end has everything that the runtime learns of the end. The
+/// kernel's word of a kill for memory may come after the end itself.
+const SETTLED: SignedDuration = SignedDuration::from_secs(1);
+
+/// The reason of a run whose start failed, and the words in its message if the call was cut off: the runtime kills
+/// what it has started when the pod worker goes away during the call.
+const START_ERROR: &str = "StartError";
+const CUT_OFF: [&str; 2] = ["context canceled", "context deadline exceeded"];
 
 /// A sandbox by its status; `None` if its labels are not those of a pod.
 pub(crate) fn sandbox(status: PodSandboxStatus) -> Option<(String, Sandbox)> {
@@ -28,25 +37,34 @@ pub(crate) fn sandbox(status: PodSandboxStatus) -> Option<(String, Sandbox)> {
     Some((status.id, sandbox))
 }
 
-/// A run by its status; `None` if its labels are not those of a container.
-pub(crate) fn run(status: ContainerStatus, sandbox: &str) -> Option<(String, Run)> {
+/// A run by its status, read at `now`; `None` if its labels are not those of a container.
+pub(crate) fn run(
+    status: ContainerStatus,
+    sandbox: &str,
+    node: &NodeFacts,
+    now: Timestamp,
+) -> Option<(String, Run)> {
+    let is_of_boot = status.annotations.get(BOOT).is_some_and(|boot| *boot == node.boot_id);
     let started_at = time(status.started_at);
     let phase = match status.state() {
         ContainerState::ContainerCreated => Phase::Created,
-        ContainerState::ContainerRunning => {
+        // What a runtime knows nothing of may run: it is ended before anything takes its place.
+        ContainerState::ContainerRunning | ContainerState::ContainerUnknown => {
             Phase::Running { started_at: started_at.or_else(|| time(status.created_at))? }
         }
-        // What a runtime knows nothing of does not run (containerd calls it so after a power cut).
-        ContainerState::ContainerExited | ContainerState::ContainerUnknown => Phase::Exited(End {
-            code: status.exit_code,
-            started_at,
-            finished_at: time(status.finished_at)
-                .or(started_at)
-                .or_else(|| time(status.created_at))?,
-            reason: status.reason.clone(),
-            message: status.message.clone(),
-            is_status: true,
-        }),
+        ContainerState::ContainerExited => {
+            let finished_at = time(status.finished_at).or(started_at);
+            let finished_at = finished_at.or_else(|| time(status.created_at))?;
+            Phase::Exited(End {
+                code: status.exit_code,
+                started_at,
+                finished_at,
+                reason: status.reason.clone(),
+                message: status.message.clone(),
+                is_status: now.duration_since(finished_at) > SETTLED,
+                is_interrupted: is_interrupted(&status, is_of_boot),
+            })
+        }
     };
     let policy = status.annotations.get(MESSAGE_POLICY);
     let image = if status.image_id.is_empty() { &status.image_ref } else { &status.image_id };
@@ -58,10 +76,20 @@ pub(crate) fn run(status: ContainerStatus, sandbox: &str) -> Option<(String, Run
         image_id: (!image.is_empty()).then(|| image.as_str().into()),
         log: PathBuf::from(status.log_path),
         falls_back_to_logs: policy.is_some_and(|policy| policy == "FallbackToLogsOnError"),
-        is_oom: status.reason == "OOMKilled",
+        is_oom: status.reason == OUT_OF_MEMORY,
         phase,
     };
     Some((status.id, run))
+}
+
+/// Whether an ended run is no failure of its container: the machine went down under it, or its start was cut off by
+/// the end of the pod worker or of the runtime, which kills it then.
+fn is_interrupted(status: &ContainerStatus, is_of_boot: bool) -> bool {
+    match status.reason.as_str() {
+        UNSEEN => !is_of_boot || time(status.started_at).is_none(),
+        START_ERROR => CUT_OFF.iter().any(|words| status.message.contains(words)),
+        _ => false,
+    }
 }
 
 /// An event of containerd; `None` if it is about a process that was run in a container, or unknown.

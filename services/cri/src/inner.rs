@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::Exit;
 use headwater_edged::runtime::pod_files::PodFiles;
+use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 
 use crate::client::{CallError, CriClient};
 use crate::facts;
-use crate::knowledge::{Fact, Knowledge, Phase, Run, Sandbox};
+use crate::knowledge::{End, Fact, Knowledge, Phase, Run, Sandbox};
 use crate::proto::{
     self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
-    StatusRequest,
+    StatusRequest, StopContainerRequest,
 };
 use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID};
 
@@ -29,6 +32,7 @@ pub(crate) struct Inner {
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: String,
     pub(crate) log_bytes_max: u64,
+    pub(crate) log_check: Duration,
     pub(crate) log_files_max: u32,
     pub(crate) notices: mpsc::Sender<PodUid>,
     pub(crate) knowledge: Mutex<Knowledge>,
@@ -51,6 +55,43 @@ impl Inner {
             // A full queue is read soon, and the worker looks at its pod from time to time.
             let _ = self.notices.try_send(pod);
         }
+    }
+
+    /// Writes the end of a run that an event tells, before anything acts upon it. containerd deletes a task before it
+    /// writes down the task's end: if it is killed in between, this file alone has the code.
+    pub(crate) async fn keep(&self, fact: &Fact) {
+        let Fact::Exit { id, code, at } = fact else { return };
+        let Some(run) = self.with(|knowledge| knowledge.run(id).cloned()) else { return };
+        let started_at = match run.phase {
+            Phase::Running { started_at } => Some(started_at),
+            Phase::Created => None,
+            Phase::Exited(_) => return,
+        };
+        let exit = exit(&End::observed(*code, started_at, *at, run.is_oom));
+        let written = self.files.write_end(&run.pod, &run.container, run.attempt, &exit).await;
+        if let Err(error) = written {
+            let (container, attempt) = (&run.container, run.attempt);
+            tracing::warn!(%error, container, attempt, "the end of a container is not written down");
+        }
+    }
+
+    /// The end of a run that the runtime has lost, if it was written down.
+    fn restore(&self, run: Run) -> Run {
+        let Phase::Exited(end) = &run.phase else { return run };
+        if !end.is_unseen() {
+            return run;
+        }
+        let Some(exit) = self.files.end(&run.pod, &run.container, run.attempt) else { return run };
+        let phase = Phase::Exited(End {
+            code: exit.code,
+            started_at: exit.started_at.or(end.started_at),
+            finished_at: exit.finished_at,
+            reason: exit.reason,
+            message: String::new(),
+            is_status: true,
+            is_interrupted: false,
+        });
+        Run { phase, ..run }
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<String>) {
@@ -124,6 +165,9 @@ impl Inner {
         }
         let mut runs = Vec::new();
         for listed in self.list_containers(None, None).await? {
+            if listed.state() == ContainerState::ContainerUnknown {
+                self.end_unknown(&listed).await;
+            }
             let known = self.with(|knowledge| knowledge.run(&listed.id).cloned());
             match known {
                 Some(known) if is_current_run(&known, listed.state()) => {
@@ -134,6 +178,23 @@ impl Inner {
         }
         self.learn(Fact::List { began, sandboxes, runs });
         Ok(())
+    }
+
+    /// Ends a container that the runtime has in an unknown state, as a kubelet does. That is no failure of the
+    /// container.
+    async fn end_unknown(&self, listed: &proto::Container) {
+        let id = &listed.id;
+        if let Ok(Some((_, run))) = self.run_status(id, &listed.pod_sandbox_id).await {
+            let files = &self.files;
+            let marked = files.mark_interrupted(&run.pod, &run.container, run.attempt).await;
+            if let Err(error) = marked {
+                tracing::warn!(%error, id, "a run in an unknown state counts as a failure");
+            }
+        }
+        let request = StopContainerRequest { container_id: id.clone(), timeout: 0 };
+        if let Err(error) = self.client.stop_container(request).await {
+            tracing::warn!(%error, id, "a container in an unknown state stays");
+        }
     }
 
     /// A sandbox by its status; `None` if it is gone.
@@ -157,10 +218,28 @@ impl Inner {
     ) -> Result<Option<(String, Run)>, CallError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         match self.client.container_status(request).await {
-            Ok(response) => Ok(response.status.and_then(|status| facts::run(status, sandbox))),
+            Ok(response) => {
+                let now = Timestamp::now();
+                let run =
+                    response.status.and_then(|status| facts::run(status, sandbox, &self.node, now));
+                Ok(run.map(|(id, run)| (id, self.restore(run))))
+            }
             Err(CallError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// An end as the pod worker's files have it.
+fn exit(end: &End) -> Exit {
+    Exit {
+        code: end.code,
+        signal: None,
+        started_at: end.started_at,
+        finished_at: end.finished_at,
+        reason: end.reason.clone(),
+        message: None,
+        interrupted: false,
     }
 }
 

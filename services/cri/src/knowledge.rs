@@ -5,7 +5,9 @@
 //! container runs for 50 to 280 ms after its end. Two rules make any such sequence end in the same knowledge as
 //! the list that follows it:
 //!
-//! - *An id that was seen ended never runs again.* A later status adds what an event does not say.
+//! - *An id that was seen ended never runs again.* A later status adds what an event does not say, and takes
+//!   nothing back: not the code of an end that the runtime itself has lost ([`UNSEEN`]), and not that the kernel
+//!   killed a process for memory.
 //! - A list replaces everything except what changed after the list began.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,12 @@ use std::sync::Arc;
 
 use headwater_edged::pod::PodUid;
 use jiff::Timestamp;
+
+/// The reason of a run whose end the runtime did not see: the machine or the runtime stopped at that moment.
+pub const UNSEEN: &str = "Unknown";
+
+/// The reason of a run in which the kernel killed a process for memory.
+pub const OUT_OF_MEMORY: &str = "OOMKilled";
 
 /// Everything that is known. See the module.
 #[derive(Clone, Debug, Default)]
@@ -101,8 +109,40 @@ pub struct End {
     pub reason: String,
     /// The runtime's words.
     pub message: String,
-    /// A status says it, and not an event alone.
+    /// A status says it that was read after everything about the end had come, and not an event alone.
     pub is_status: bool,
+    /// It ended for the machine's sake: with an earlier boot, or because its start was cut off.
+    pub is_interrupted: bool,
+}
+
+impl End {
+    /// The end of a run that an event told.
+    pub fn observed(
+        code: i32,
+        started_at: Option<Timestamp>,
+        finished_at: Timestamp,
+        is_oom: bool,
+    ) -> Self {
+        let reason = match code {
+            _ if is_oom => OUT_OF_MEMORY,
+            0 => "Completed",
+            _ => "Error",
+        };
+        Self {
+            code,
+            started_at,
+            finished_at,
+            reason: reason.to_owned(),
+            message: String::new(),
+            is_status: false,
+            is_interrupted: false,
+        }
+    }
+
+    /// Whether the runtime lost the end, and its code is invented.
+    pub fn is_unseen(&self) -> bool {
+        self.reason == UNSEEN
+    }
 }
 
 /// Something that was learnt.
@@ -173,8 +213,16 @@ impl Knowledge {
             Fact::Run(id, run) => changed.extend(self.learn_run(id, run, None)),
             Fact::Exit { id, code, at } => changed.extend(self.end(&id, code, at)),
             Fact::OutOfMemory { id } => {
-                if let Some(entry) = self.runs.get_mut(&id) {
-                    entry.value.is_oom = true;
+                if let Some(Entry { value: run, .. }) = self.runs.get_mut(&id) {
+                    run.is_oom = true;
+                    // The kernel's word may come after that of the end.
+                    if let Phase::Exited(end) = &mut run.phase
+                        && end.reason != OUT_OF_MEMORY
+                        && !end.is_unseen()
+                    {
+                        OUT_OF_MEMORY.clone_into(&mut end.reason);
+                        changed.insert(run.pod.clone());
+                    }
                 }
             }
             Fact::Closed { id } => {
@@ -241,19 +289,7 @@ impl Knowledge {
             Phase::Created => None,
             Phase::Exited(_) => return None,
         };
-        let reason = match code {
-            _ if run.is_oom => "OOMKilled",
-            0 => "Completed",
-            _ => "Error",
-        };
-        run.phase = Phase::Exited(End {
-            code,
-            started_at,
-            finished_at: at,
-            reason: reason.to_owned(),
-            message: String::new(),
-            is_status: false,
-        });
+        run.phase = Phase::Exited(End::observed(code, started_at, at, run.is_oom));
         Some(run.pod.clone())
     }
 
@@ -330,7 +366,8 @@ fn forget<T>(
 
 /// A run after a status.
 fn merge(old: &Run, new: Run) -> Run {
-    let phase = match (&old.phase, &new.phase) {
+    let is_oom = old.is_oom || new.is_oom;
+    let mut phase = match (&old.phase, &new.phase) {
         // The status lags.
         (Phase::Exited(end), Phase::Running { started_at }) => {
             let started_at = end.started_at.or(Some(*started_at));
@@ -341,9 +378,19 @@ fn merge(old: &Run, new: Run) -> Run {
         (Phase::Exited(end), Phase::Exited(new)) if end.is_status && !new.is_status => {
             old.phase.clone()
         }
+        // The runtime was killed between the event and its own record of the end.
+        (Phase::Exited(end), Phase::Exited(new)) if new.is_unseen() && !end.is_unseen() => {
+            Phase::Exited(End { is_status: new.is_status, ..end.clone() })
+        }
         _ => new.phase.clone(),
     };
-    Run { phase, is_oom: old.is_oom || new.is_oom, ..new }
+    if let Phase::Exited(end) = &mut phase
+        && is_oom
+        && !end.is_unseen()
+    {
+        OUT_OF_MEMORY.clone_into(&mut end.reason);
+    }
+    Run { phase, is_oom, ..new }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::NodeRuntime;
@@ -10,6 +11,7 @@ use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::{FileError, memory_bytes};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{CallError, CriClient};
@@ -27,6 +29,15 @@ use crate::watch;
 /// The name of containerd, as its own version call has it.
 const CONTAINERD: &str = "containerd";
 
+/// The time limit of a runtime that has started and reads what it ran before: containerd gives each container 10 s.
+const STARTS_WITHIN: Duration = Duration::from_mins(2);
+
+/// The interval between two calls until then.
+const START_CHECK: Duration = Duration::from_millis(100);
+
+/// The kernel's file with the id of the boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// How a container runtime is used.
 #[derive(Clone, Debug)]
 pub struct CriSettings {
@@ -42,6 +53,8 @@ pub struct CriSettings {
     pub cluster_domain: String,
     /// Who makes cgroups, where the runtime does not say so (containerd 1.6).
     pub cgroup_driver: CgroupDriver,
+    /// The id of the machine's boot: a container of another boot ended with the machine.
+    pub boot_id: String,
 }
 
 impl CriSettings {
@@ -54,6 +67,7 @@ impl CriSettings {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: CgroupDriver::Cgroupfs,
+            boot_id: std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned(),
         }
     }
 
@@ -129,8 +143,7 @@ pub async fn open(
     }
     let call = |source| OpenError::Call { socket: socket.clone(), source };
     let client = CriClient::new(&socket);
-    let version = client.version(VersionRequest { version: "v1".to_owned() }).await;
-    let version = version.map_err(call)?;
+    let version = version(&client).await.map_err(call)?;
     let status = client.status(StatusRequest { verbose: true }).await.map_err(call)?;
     if !settings.share_runtime {
         refuse_foreign_pods(&client).await?;
@@ -145,6 +158,7 @@ pub async fn open(
         node,
         version: format!("{}://{}", version.runtime_name, version.runtime_version),
         log_bytes_max: edged.log_bytes_max,
+        log_check: edged.log_check,
         log_files_max: edged.log_files_max,
         notices,
         knowledge: Mutex::new(Knowledge::default()),
@@ -158,6 +172,19 @@ pub async fn open(
     let images = Arc::new(CriImages::new(client, sandbox_image(&status.info)));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);
     Ok(node.with_streams(runtime.clone()).with_usage(runtime))
+}
+
+/// The version of the runtime, which may have just started with the machine.
+async fn version(client: &CriClient) -> Result<VersionResponse, CallError> {
+    let deadline = Instant::now() + STARTS_WITHIN;
+    loop {
+        match client.version(VersionRequest { version: "v1".to_owned() }).await {
+            Err(error) if error.is_starting() && Instant::now() < deadline => {
+                tokio::time::sleep(START_CHECK).await;
+            }
+            version => return version,
+        }
+    }
 }
 
 async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {
@@ -212,6 +239,7 @@ fn node_facts(
         cluster_dns: settings.cluster_dns.clone(),
         cluster_domain: settings.cluster_domain.clone(),
         cgroup_driver: Some(cgroup_driver),
+        boot_id: settings.boot_id.clone(),
         memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
         huge_page_sizes: huge_page_sizes(),
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),

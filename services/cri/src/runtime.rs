@@ -38,9 +38,6 @@ use crate::spec::{
     container_log_path, hosts_file, runtime_handler, sandbox_config,
 };
 
-/// The reason of a run whose end the runtime did not see: the machine stopped under it.
-const UNSEEN: &str = "Unknown";
-
 /// The longest output of a command: a probe's message quotes its beginning.
 const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
@@ -151,6 +148,19 @@ impl CriRuntime {
         }
     }
 
+    /// Marks a run whose start failed because its sandbox has ended: that is no failure of the container.
+    async fn excuse(&self, pod: &PodUid, container: &str, attempt: u32, sandbox: &str) {
+        match self.inner.sandbox_status(sandbox).await {
+            Ok(Some((_, sandbox))) if sandbox.is_ready => return,
+            Ok(Some((id, sandbox))) => self.inner.learn(Fact::Sandbox(id, sandbox)),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+        if let Err(error) = self.inner.files.mark_interrupted(pod, container, attempt).await {
+            tracing::warn!(%error, container, "a run in a lost sandbox counts as a failure");
+        }
+    }
+
     async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         self.client().stop_pod_sandbox(request).await.map(drop).or_else(CallError::done_if_absent)
@@ -200,7 +210,7 @@ impl CriRuntime {
         let log = run.falls_back_to_logs.then_some(run.log.as_path());
         let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
         let words = Some(end.message.clone()).filter(|words| !words.is_empty());
-        let is_unseen = end.reason == UNSEEN;
+        let is_unseen = end.is_unseen();
         Exit {
             code: end.code,
             signal: None,
@@ -212,7 +222,8 @@ impl CriRuntime {
                 end.reason.clone()
             },
             message: left.or(words),
-            interrupted: is_unseen || files.is_interrupted(&run.pod, &run.container, run.attempt),
+            interrupted: end.is_interrupted
+                || files.is_interrupted(&run.pod, &run.container, run.attempt),
         }
     }
 }
@@ -447,6 +458,9 @@ impl Runtime for CriRuntime {
         let status = inner.run_status(&id, &sandbox).await;
         let status = status.map_err(|error| failed(&error))?;
         let phase = status.as_ref().map(|(_, run)| run.phase.clone());
+        if started.is_err() && matches!(phase, Some(Phase::Exited(_))) {
+            self.excuse(&pod.uid, name, attempt, &sandbox).await;
+        }
         if let Some((id, run)) = status {
             inner.learn(Fact::Run(id, run));
         }

@@ -53,7 +53,7 @@ pub use dns::ResolvConf;
 pub use forbidden::{Forbidden, UnknownForbidden};
 pub use hosts_file::{HOSTS_PATH, hosts_file, mounts_hosts_file};
 pub use labels::{
-    CONTAINER_NAME, DIR_LABEL, MESSAGE_POLICY, NODE_LABEL, POD_UID, container_log_path,
+    BOOT, CONTAINER_NAME, DIR_LABEL, MESSAGE_POLICY, NODE_LABEL, POD_UID, container_log_path,
     log_directory,
 };
 pub use machine::{HostMachine, Machine, MountKind};

@@ -26,9 +26,6 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// The wait before a stream of events begins again.
 const RESUBSCRIBE: Duration = Duration::from_millis(500);
 
-/// As a kubelet's containerLogMonitorInterval.
-const LOGS: Duration = Duration::from_secs(10);
-
 /// Starts the tasks. They end with `stop`.
 pub(crate) fn start(inner: &Arc<Inner>, is_containerd: bool, stop: &CancellationToken) {
     let has_events = Arc::new(AtomicBool::new(false));
@@ -76,6 +73,7 @@ async fn task_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallE
     inner.relist_soon.notify_one();
     while let Ok(Some(event)) = events.message().await {
         if let Some(fact) = facts::task_event(&event) {
+            inner.keep(&fact).await;
             inner.learn(fact);
             // Its status adds the reason.
             inner.relist_soon.notify_one();
@@ -117,20 +115,24 @@ async fn relist(inner: &Inner, has_events: &AtomicBool) {
 /// Rotates the logs that have grown.
 async fn rotate_logs(inner: &Inner) {
     loop {
-        tokio::time::sleep(LOGS).await;
+        tokio::time::sleep(inner.log_check).await;
         let running: Vec<(String, std::path::PathBuf)> = inner.with(|knowledge| {
             let running =
                 knowledge.runs().filter(|(_, run)| matches!(run.phase, Phase::Running { .. }));
             running.map(|(id, run)| (id.to_owned(), run.log.clone())).collect()
         });
         for (id, log) in running {
-            let has_grown = |file: std::fs::Metadata| file.len() >= inner.log_bytes_max;
-            if !std::fs::metadata(&log).is_ok_and(has_grown) {
-                continue;
-            }
-            if let Err(error) = inner.files.rotate(&log, inner.log_files_max) {
-                tracing::warn!(%error, log = %log.display(), "a log is not rotated");
-                continue;
+            match std::fs::metadata(&log) {
+                Ok(file) if file.len() < inner.log_bytes_max => continue,
+                Ok(_) => {
+                    if let Err(error) = inner.files.rotate(&log, inner.log_files_max) {
+                        tracing::warn!(%error, log = %log.display(), "a log is not rotated");
+                        continue;
+                    }
+                }
+                // An earlier rotation was cut off before the runtime opened the file anew.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => continue,
             }
             let reopened = inner
                 .client

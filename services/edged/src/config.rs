@@ -139,6 +139,8 @@ pub struct Settings {
     pub pods_max: u32,
     /// A log file is rotated at this size.
     pub log_bytes_max: u64,
+    /// How often a runtime that does not rotate log files itself has their sizes looked at.
+    pub log_check: Duration,
     /// Log files kept for one run of a container.
     pub log_files_max: u32,
     /// When the node lacks a resource.
@@ -251,6 +253,8 @@ const MEMORY_AVAILABLE_BYTES: u64 = 100 << 20;
 const DISK_AVAILABLE_PERCENT: u8 = 10;
 /// As a kubelet's hard eviction threshold `nodefs.inodesFree`.
 const FILES_FREE_PERCENT: u8 = 5;
+/// As a kubelet's containerLogMonitorInterval.
+const LOG_CHECK: Duration = Duration::from_secs(10);
 /// A kubelet has no threshold: with this many left, a burst of processes still finds an id.
 const PIDS_AVAILABLE_PERCENT: u8 = 5;
 /// As a kubelet's evictionPressureTransitionPeriod.
@@ -304,6 +308,7 @@ impl Default for Settings {
             token_retry: TOKEN_RETRY,
             pods_max: PODS_MAX,
             log_bytes_max: LOG_BYTES_MAX,
+            log_check: LOG_CHECK,
             log_files_max: LOG_FILES_MAX,
             pressure: PressureSettings::default(),
             events: EventLevel::default(),

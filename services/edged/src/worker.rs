@@ -62,6 +62,7 @@ mod unverified_tls;
 mod warnings;
 
 use container_tracker::ContainerTracker;
+pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
@@ -82,6 +83,8 @@ pub(crate) struct Worker {
     inbox: mpsc::Receiver<Box<Signal>>,
     /// Boxed: a map has room for eleven, and most pods have one container.
     containers: BTreeMap<String, Box<ContainerTracker>>,
+    /// The waits of failing containers, as the pod worker's files have them.
+    waits: BTreeMap<String, CrashRecord>,
     /// The images of containers, if the runtime has images.
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
@@ -155,6 +158,7 @@ impl Worker {
             signals,
             inbox,
             containers: BTreeMap::new(),
+            waits: BTreeMap::new(),
             images,
             tokens: None,
             volumes: Vec::new(),

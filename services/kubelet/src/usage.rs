@@ -145,8 +145,12 @@ fn text(pods: &[PodNumbers<'_>]) -> prometheus::Result<String> {
     for pod in pods {
         for container in &pod.usage.containers {
             let labels = [container.container.as_str(), pod.namespace, pod.name];
-            container_cpu.with_label_values(&labels).inc_by(container.processes.cpu_ns as f64 / NANOS);
-            container_memory.with_label_values(&labels).set(container.processes.memory_bytes as f64);
+            container_cpu
+                .with_label_values(&labels)
+                .inc_by(container.processes.cpu_ns as f64 / NANOS);
+            container_memory
+                .with_label_values(&labels)
+                .set(container.processes.memory_bytes as f64);
         }
         let labels = [pod.namespace, pod.name];
         pod_cpu.with_label_values(&labels).inc_by(pod.usage.processes.cpu_ns as f64 / NANOS);

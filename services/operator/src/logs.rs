@@ -145,8 +145,8 @@ async fn send(
     }
 }
 
-/// Sends one file; a followed one until it is no longer the newest. Returns `false` if the client
-/// has disconnected.
+/// Sends one file; a followed one until it is no longer the newest, and what came into it until then.
+/// Returns `false` if the client has disconnected.
 async fn send_file(
     path: &PathBuf,
     from: u64,
@@ -159,7 +159,7 @@ async fn send_file(
     let Some((mut file, opened)) = file::open(path).await? else { return Ok(true) };
     let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
     let mut bytes = vec![0; CHUNK_BYTES];
-    let mut is_newest = true;
+    let (mut is_newest, mut is_followed) = (true, true);
     loop {
         let read = file.read(&mut bytes).await?;
         at += read as u64;
@@ -187,14 +187,23 @@ async fn send_file(
             at = file.seek(std::io::SeekFrom::Start(0)).await?;
             lines.begin_anew();
         }
-        // The lines from before the rotation remain to be read.
-        is_newest = match (paths()?.pop(), tokio::fs::symlink_metadata(path).await) {
-            (Some(newest), Ok(now)) => {
-                use std::os::unix::fs::MetadataExt;
-                newest == *path && now.ino() == opened.ino()
-            }
-            _ => false,
-        };
+        // The lines from before the rotation remain to be read. A writer that does not rotate its file
+        // itself writes to the old one for a moment after the new one is there: the next look comes after it.
+        is_newest = is_followed;
+        is_followed = is_still_newest(paths, &opened).await?;
+    }
+}
+
+/// Whether the newest log is the opened file, perhaps under another name: a rotated file is the newest
+/// until its writer opens the next one.
+async fn is_still_newest(paths: &Paths, opened: &std::fs::Metadata) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let Some(newest) = paths()?.pop() else { return Ok(false) };
+    match tokio::fs::symlink_metadata(newest).await {
+        Ok(now) => Ok(now.ino() == opened.ino() && now.dev() == opened.dev()),
+        // It was renamed at this moment.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -69,6 +69,10 @@ impl Faults {
         self.next.push_back((method, fault));
     }
 
+    pub(super) fn has_planned(&self) -> bool {
+        !self.next.is_empty()
+    }
+
     /// The fault of a call.
     pub(super) fn draw(&mut self, method: &str) -> Option<Fault> {
         if let Some(at) = self.next.iter().position(|(name, _)| *name == method) {

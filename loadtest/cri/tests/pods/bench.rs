@@ -29,6 +29,8 @@ pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) edge: FakeEdge,
     pub(crate) settings: Settings,
+    /// The id of the machine's boot; that of the kernel if it is empty.
+    pub(crate) boot_id: String,
     socket: PathBuf,
 }
 
@@ -43,7 +45,7 @@ impl Bench {
             image_collection: ImageCollection { high_percent: 100, ..ImageCollection::default() },
             ..Settings::default()
         };
-        Self { dir, edge, settings, socket: socket.to_owned() }
+        Self { dir, edge, settings, boot_id: String::new(), socket: socket.to_owned() }
     }
 
     /// Where the pod worker keeps its things.
@@ -59,7 +61,10 @@ impl Bench {
         let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
         config.settings = self.settings.clone();
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let cri = CriSettings::new(self.socket.clone());
+        let mut cri = CriSettings::new(self.socket.clone());
+        if !self.boot_id.is_empty() {
+            cri.boot_id.clone_from(&self.boot_id);
+        }
         let runtime =
             headwater_cri::open(&cri, &config.node, &config.dir, &config.settings, notices);
         let runtime = runtime.await.expect("the runtime opens");
@@ -108,6 +113,13 @@ impl Bench {
     pub(crate) fn starts(&self, name: &str) -> usize {
         let notes = fs::read_to_string(self.notes().join(name)).unwrap_or_default();
         notes.lines().count()
+    }
+
+    /// Waits until the pod's container has noted so many starts: it is reported before it notes anything.
+    pub(crate) async fn until_starts(&self, name: &str, starts: usize) {
+        let noted = || async { (self.starts(name) >= starts).then_some(()) };
+        until(noted).await;
+        assert_eq!(self.starts(name), starts, "the starts of {name}");
     }
 
     /// Asks for the end of the pod, and takes it away once edged says so.

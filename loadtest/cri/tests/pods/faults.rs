@@ -1,6 +1,8 @@
 //! Pods on the twin, whose calls and events fail by a seed.
 
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Restart, Twin};
+use headwater_cri::client::CriClient;
+use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, PullOutcome, Restart, Twin};
 
 use crate::bench::{Bench, is_running, until};
 
@@ -12,22 +14,70 @@ fn twin(dir: &std::path::Path) -> Twin {
     twin
 }
 
+/// Every call by which a pod begins, restarts and ends.
+const CALLS: [&str; 13] = [
+    "PullImage",
+    "ImageStatus",
+    "RunPodSandbox",
+    "PodSandboxStatus",
+    "ListPodSandbox",
+    "CreateContainer",
+    "StartContainer",
+    "ContainerStatus",
+    "ListContainers",
+    "StopContainer",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "RemoveContainer",
+];
+
+/// The sandboxes with the containers in them, by name and number.
+async fn names(client: &CriClient) -> (Vec<u32>, Vec<(String, u32)>) {
+    let sandboxes = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
+    let sandboxes = sandboxes.expect("a list").items.into_iter();
+    let containers = client.list_containers(ListContainersRequest::default()).await;
+    let containers = containers.expect("a list").containers.into_iter();
+    let sandboxes = sandboxes.filter_map(|it| Some(it.metadata?.attempt));
+    let containers = containers.filter_map(|it| it.metadata.map(|it| (it.name, it.attempt)));
+    (sandboxes.collect(), containers.collect())
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_starts_nothing_twice() {
+async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
     if !Containerd::is_possible() {
         return;
     }
-    for method in ["RunPodSandbox", "CreateContainer", "StartContainer"] {
+    for method in CALLS {
         let scratch = tempfile::tempdir().expect("a folder");
         let twin = twin(scratch.path());
+        twin.set_pull(BUSYBOX_IMAGE, PullOutcome::Pulled);
+        let client = CriClient::new(twin.socket());
         let bench = Bench::new(twin.socket());
         let edged = bench.edged().await;
         twin.fail_next(method, Fault::LostAnswer);
-        let pod = bench.pod("web", "");
+        let mut pod = bench.pod("web", "");
+        pod["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
         bench.edge.apply(&pod);
-        let status = bench.status("web", method, is_running).await;
-        assert_eq!(twin.starts("web"), 1, "{method}: {status}");
+        // With the third run the first one is removed.
+        for restarts in 0..3 {
+            let runs = |status: &serde_json::Value| {
+                is_running(status) && status["containerStatuses"][0]["restartCount"] == restarts
+            };
+            let status = bench.status("web", method, runs).await;
+            assert_eq!(twin.starts("web"), restarts + 1, "{method}: {status}");
+            let (sandboxes, containers) = names(&client).await;
+            let mut once = containers.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!((sandboxes, once.len()), (vec![0], containers.len()), "{method}: {once:?}");
+            if restarts < 2 {
+                twin.end("web", 3).await;
+            }
+        }
         bench.delete(&pod).await;
+        let nothing = async || (names(&client).await == (vec![], vec![])).then_some(());
+        assert!(until(nothing).await.is_some(), "{method}: left: {:?}", names(&client).await);
+        assert!(!twin.has_planned_fault(), "{method} was not called");
         edged.stop().await;
     }
 }

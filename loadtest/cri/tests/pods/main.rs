@@ -7,4 +7,7 @@ mod collection;
 mod fake_edge;
 mod faults;
 mod life;
+mod logs;
+mod loss;
 mod pulls;
+mod reboot;

@@ -20,6 +20,7 @@ use headwater_log::{MemoryLog, MemorySettings};
 use headwater_session::HubSettings;
 use headwater_store::MemoryEngine;
 use prometheus::Registry;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -108,6 +109,12 @@ impl Cloud {
         let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
         let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
         Some((text("status"), text("reason")))
+    }
+
+    /// The pod of this name with its reported status.
+    pub(crate) fn pod(&self, name: &str) -> Option<Value> {
+        let key = format!("default/pod/{name}").parse().expect("a key");
+        self.controller.picture().merged_object(&key, now_ms()).expect("readable")
     }
 
     /// Where the hub listens.

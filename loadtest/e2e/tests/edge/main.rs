@@ -4,6 +4,7 @@
 mod cloud;
 mod full_disk;
 mod process;
+mod survival;
 
 use std::fs;
 use std::path::Path;

@@ -44,6 +44,7 @@ fn exited(code: i32, is_oom: bool) -> Phase {
         reason: reason.to_owned(),
         message: "the runtime's words".to_owned(),
         is_status: true,
+        is_interrupted: false,
     })
 }
 
@@ -178,15 +179,50 @@ fn a_list_keeps_what_came_after_it_began_and_does_not_bring_back_what_was_remove
     assert!(knowledge.run(&new).is_none());
 }
 
-#[test]
-fn a_kill_for_memory_is_the_reason_of_the_end() {
+/// The end of a run after these facts.
+fn end_after(facts: &[Fact]) -> End {
     let mut knowledge = Knowledge::default();
     let (id, run) = run(0, running());
     knowledge.fold(Fact::Run(id.clone(), run));
-    knowledge.fold(Fact::OutOfMemory { id: id.clone() });
-    let changed = knowledge.fold(Fact::Exit { id: id.clone(), code: 137, at: at(20) });
-    assert_eq!(changed, [pod(0)].into());
+    for fact in facts {
+        knowledge.fold(fact.clone());
+    }
     let Some(Run { phase: Phase::Exited(end), .. }) = knowledge.run(&id) else { panic!("ended") };
-    assert_eq!((end.code, end.reason.as_str()), (137, "OOMKilled"));
-    assert_eq!(end.started_at, Some(at(10)));
+    end.clone()
+}
+
+#[test]
+fn a_kill_for_memory_is_the_reason_of_the_end_whenever_it_is_heard_of() {
+    let (id, _) = run(0, running());
+    let oom = Fact::OutOfMemory { id: id.clone() };
+    let exit = Fact::Exit { id, code: 137, at: at(20) };
+    let (id, lagging) = run(0, exited(137, false));
+    let status = Fact::Run(id, lagging);
+    for facts in [
+        &[&oom, &exit][..],
+        &[&exit, &oom],
+        &[&oom, &exit, &status],
+        &[&exit, &oom, &status],
+        &[&exit, &status, &oom],
+        &[&status, &exit, &oom],
+    ] {
+        let facts: Vec<Fact> = facts.iter().map(|fact| (*fact).clone()).collect();
+        let end = end_after(&facts);
+        assert_eq!((end.code, end.reason.as_str()), (137, OUT_OF_MEMORY), "{facts:?}");
+        assert_eq!(end.started_at, Some(at(10)), "{facts:?}");
+    }
+}
+
+#[test]
+fn an_end_that_the_runtime_has_lost_takes_back_no_code_that_was_seen() {
+    let (id, mut lost) = run(0, exited(255, false));
+    if let Phase::Exited(end) = &mut lost.phase {
+        (end.reason, end.finished_at) = (UNSEEN.to_owned(), at(99));
+    }
+    let exit = Fact::Exit { id: id.clone(), code: 3, at: at(20) };
+    let status = Fact::Run(id, lost);
+    let end = end_after(&[exit, status.clone()]);
+    assert_eq!((end.code, end.finished_at, end.reason.as_str()), (3, at(20), "Error"));
+    let end = end_after(&[status]);
+    assert_eq!((end.code, end.is_unseen()), (255, true));
 }

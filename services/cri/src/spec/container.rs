@@ -84,7 +84,7 @@ pub fn container_config(
             .collect(),
         mounts: mounts(request, node)?,
         labels: container_labels(record, &container.name, node),
-        annotations: container_annotations(pod, container, attempt),
+        annotations: container_annotations(pod, container, attempt, node),
         log_path: container_log_path(&container.name, attempt),
         stdin: container.stdin == Some(true),
         stdin_once: container.stdin_once == Some(true),

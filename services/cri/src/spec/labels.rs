@@ -17,6 +17,9 @@ pub const NODE_LABEL: &str = "headwater/node";
 /// The directory of the pod worker that runs it.
 pub const DIR_LABEL: &str = "headwater/dir";
 
+/// The boot of the machine in which a container was made.
+pub const BOOT: &str = "headwater/boot";
+
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// The UID of the pod.
@@ -53,7 +56,12 @@ pub(super) fn container_labels(record: &PodRecord, name: &str, node: &NodeFacts)
 }
 
 /// What a pod worker needs of a container whose pod it does not know any more.
-pub(super) fn container_annotations(pod: &Pod, container: &Container, attempt: u32) -> StringMap {
+pub(super) fn container_annotations(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    node: &NodeFacts,
+) -> StringMap {
     let has = |containers: &[Container]| containers.iter().any(|it| it.name == container.name);
     let kind = if has(init_containers(pod)) {
         "init"
@@ -67,6 +75,7 @@ pub(super) fn container_annotations(pod: &Pod, container: &Container, attempt: u
     let some = |text: &Option<String>| Some(text.clone().unwrap_or_default());
     let seconds = |seconds: Option<i64>| seconds.map(|seconds| seconds.to_string());
     let annotations = [
+        (BOOT, Some(node.boot_id.clone()).filter(|id| !id.is_empty())),
         (RESTART_COUNT, Some(attempt.to_string())),
         (MESSAGE_PATH, some(&container.termination_message_path)),
         (MESSAGE_POLICY, some(&container.termination_message_policy)),

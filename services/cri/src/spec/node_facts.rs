@@ -23,6 +23,8 @@ pub struct NodeFacts {
     pub cluster_domain: String,
     /// Who makes cgroups; `None` leaves the place of a pod's cgroup to the runtime.
     pub cgroup_driver: Option<CgroupDriver>,
+    /// The id of the machine's boot. Empty if it is unknown.
+    pub boot_id: String,
     /// The memory of the machine, which the order of kills depends on.
     pub memory_bytes: i64,
     /// The sizes of huge pages of the kernel, as cgroups name them: `2MB`, `1GB`.
@@ -69,6 +71,7 @@ impl Default for NodeFacts {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: None,
+            boot_id: String::new(),
             memory_bytes: 0,
             huge_page_sizes: Vec::new(),
             seccomp_dir: PathBuf::from("/var/lib/kubelet/seccomp"),

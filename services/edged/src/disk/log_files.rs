@@ -42,11 +42,15 @@ pub(crate) fn log_files(
         }
     }
     let Some((_, dir)) = latest else { return Ok(Vec::new()) };
+    // A file that is being rotated has its second name alone until the runtime opens the next one.
     let attempt = |entry: &fs::DirEntry| -> Option<u32> {
-        entry.file_name().to_str()?.strip_suffix(".log")?.parse().ok()
+        let name = entry.file_name();
+        let (attempt, rest) = name.to_str()?.split_once(".log")?;
+        (rest.is_empty() || rest == ".1").then(|| attempt.parse().ok()).flatten()
     };
     let mut attempts: Vec<u32> = entries(&dir)?.iter().filter_map(attempt).collect();
     attempts.sort_unstable();
+    attempts.dedup();
     let wanted = match (attempts.last(), previous) {
         (Some(latest), false) => *latest,
         // The run before may have been removed: then the latest one has ended, and waits to run again.

@@ -3,6 +3,7 @@
 //! ```text
 //! pods/<uid>/pod.json                                the pod's record
 //! pods/<uid>/status.json                             the last reported status
+//! pods/<uid>/waits.json                              the back-off of its failing containers
 //! pods/<uid>/volumes/<volume>                        its volumes
 //! pods/<uid>/containers/<container>/rootfs/          a container's root directory
 //! pods/<uid>/containers/<container>/<attempt>/       the files of one run
@@ -60,6 +61,11 @@ impl Paths {
     /// The last reported status of a pod.
     pub(crate) fn status(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("status.json")
+    }
+
+    /// The waits of a pod's failing containers.
+    pub(crate) fn waits(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("waits.json")
     }
 
     /// The volumes of a pod.

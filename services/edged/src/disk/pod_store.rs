@@ -15,6 +15,7 @@ use super::durable_file;
 use super::file_error::{FileError, blocking};
 use super::paths::{Paths, entries};
 use crate::pod::{GRACE_DEFAULT, PodRecord, PodUid};
+use crate::worker::CrashRecord;
 
 /// The records of the pods on this node.
 #[derive(Debug)]
@@ -120,6 +121,27 @@ impl PodStore {
         .await
     }
 
+    /// The waits of the pod's failing containers, by name.
+    pub(crate) fn waits(&self, pod: &PodUid) -> BTreeMap<String, CrashRecord> {
+        let read = |paths: &Paths| durable_file::read(&paths.waits(pod)).ok().flatten();
+        self.paths.as_ref().and_then(read).unwrap_or_default()
+    }
+
+    /// Writes the waits of the pod's failing containers. Does nothing if the pod has no record.
+    ///
+    /// # Errors
+    /// The errors of the file system. The former waits stay.
+    pub(crate) async fn write_waits(
+        &self,
+        pod: &PodUid,
+        waits: &BTreeMap<String, CrashRecord>,
+    ) -> Result<(), FileError> {
+        let Some(paths) = self.paths.as_ref().filter(|_| self.contains(pod)) else { return Ok(()) };
+        let (path, waits) = (paths.waits(pod), waits.clone());
+        blocking(move || durable_file::write(&path, &waits).map_err(FileError::new("write", &path)))
+            .await
+    }
+
     /// Removes the pod's directory, then its record from memory. It can be repeated.
     ///
     /// # Errors
@@ -212,6 +234,8 @@ mod tests {
             store.insert(&record(uid)).await.expect("written");
         }
         store.write_status(&record("u1").uid, &status).await.expect("written");
+        let waits = BTreeMap::from([("main".to_owned(), CrashRecord { attempt: 3, wait_ms: 20 })]);
+        store.write_waits(&record("u1").uid, &waits).await.expect("written");
         store.remove(&record("u2").uid).await.expect("removed");
         store.remove(&record("u2").uid).await.expect("removed again");
         // A crash interrupted the creation of this one.
@@ -221,6 +245,7 @@ mod tests {
         let again = PodStore::open(dir.path()).expect("opens");
         assert_eq!(again.pods(), [record("u1")]);
         assert_eq!(again.status(&record("u1").uid), Some(status));
+        assert_eq!(again.waits(&record("u1").uid), waits);
         assert_eq!(again.status(&record("u2").uid), None);
         assert!(!dir.path().join("pods/u3").exists(), "nothing ran in it");
         assert!(dir.path().join("pods/..bad").exists(), "it is left alone");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{DiskUsage, LogQuery, RuntimeError};
+use super::{DiskUsage, Exit, LogQuery, RuntimeError};
 use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, Mount, WaitReason};
@@ -39,6 +39,9 @@ const MESSAGE_FILE: &str = "termination-log";
 
 /// The file of a run that ended for the machine's sake.
 const INTERRUPTED_FILE: &str = "interrupted";
+
+/// The file of a run whose end was observed.
+const END_FILE: &str = "end.json";
 
 /// The pod's file of hosts.
 const HOSTS_FILE: &str = "etc-hosts";
@@ -226,6 +229,36 @@ impl PodFiles {
     /// Whether a run ends, or ended, for the machine's sake.
     pub fn is_interrupted(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
         self.0.paths.run(pod, container, attempt).join(INTERRUPTED_FILE).exists()
+    }
+
+    /// Writes the end of a run as it was observed. It is durable when this returns.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn write_end(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        exit: &Exit,
+    ) -> Result<(), FileError> {
+        let (files, dir) = (self.0.clone(), self.0.paths.run(pod, container, attempt));
+        let exit = exit.clone();
+        blocking(move || {
+            if !dir.is_dir() {
+                let base = files.paths.dir();
+                durable_file::create_dir(base, &dir).map_err(FileError::new("create", &dir))?;
+            }
+            let path = dir.join(END_FILE);
+            durable_file::write(&path, &exit).map_err(FileError::new("write", path))
+        })
+        .await
+    }
+
+    /// The end of a run as it was observed; `None` if it was not, or its file cannot be read.
+    pub fn end(&self, pod: &PodUid, container: &str, attempt: u32) -> Option<Exit> {
+        let path = self.0.paths.run(pod, container, attempt).join(END_FILE);
+        durable_file::read(&path).ok().flatten()
     }
 
     /// Writes the pod's file of hosts, and returns its path.

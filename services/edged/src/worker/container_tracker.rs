@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStatus;
 use tokio::time::Instant;
 
-use super::crash_loop::CrashLoop;
+use super::crash_loop::{CrashLoop, CrashRecord};
 use super::plan::{ContainerFacts, Run, Stopping};
 use super::probe::Prober;
 use super::probe_failure::ProbeFailure;
@@ -23,6 +23,8 @@ pub(super) struct ContainerTracker {
     /// The image that the spec named when the latest run started.
     image: Option<Arc<str>>,
     crash: CrashLoop,
+    /// The number of the run whose end the back-off counted last.
+    counted: Option<u32>,
     stopping: Option<Stopping>,
     unhealthy: Option<Instant>,
     post_started: bool,
@@ -66,6 +68,7 @@ impl ContainerTracker {
             runs: None,
             image: None,
             crash: CrashLoop::new(settings.backoff_base, settings.backoff_cap),
+            counted: None,
             stopping: None,
             unhealthy: None,
             post_started: true,
@@ -102,6 +105,7 @@ impl ContainerTracker {
             });
             if !exit.interrupted {
                 self.crash.ended(now, ran);
+                self.counted = Some(runs.attempt);
             }
         }
         self.runs = Some(runs);
@@ -119,6 +123,38 @@ impl ContainerTracker {
         self.readiness = gate(status.ready);
         self.set_image(&status.image);
         self.failures = failures;
+    }
+
+    /// Applies the runs that the runtime reports, with the wait in which an earlier worker left the container.
+    pub(super) fn resume(
+        &mut self,
+        record: &CrashRecord,
+        runs: RunHistory,
+        now: Instant,
+        time: Timestamp,
+    ) {
+        let wait = record.wait();
+        let since = match &runs.state {
+            RunState::Exited(exit) if runs.attempt == record.attempt => Some(exit.finished_at),
+            _ => None,
+        };
+        let past = since.map_or(wait, |since| {
+            Duration::try_from(time.duration_since(since)).unwrap_or_default()
+        });
+        self.crash.resume(wait, wait.saturating_sub(past), now);
+        self.counted = Some(record.attempt);
+        if since.is_some() {
+            // The end of this run was counted.
+            self.runs = Some(runs);
+        } else {
+            self.observe(runs, now);
+        }
+    }
+
+    /// The wait of the container, if it has one.
+    pub(super) fn crash_record(&self) -> Option<CrashRecord> {
+        let (attempt, wait) = (self.counted?, self.crash.wait()?);
+        Some(CrashRecord { attempt, wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) })
     }
 
     /// Records the image of the latest run.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -16,10 +17,39 @@ pub(super) struct CrashLoop {
     blocked: Option<(Instant, Duration)>,
 }
 
+/// The wait of a container, which outlives the worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CrashRecord {
+    /// The number of the run after which it waits.
+    pub(crate) attempt: u32,
+    /// The length of the wait in milliseconds.
+    pub(crate) wait_ms: u64,
+}
+
+impl CrashRecord {
+    /// The length of the wait.
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_millis(self.wait_ms)
+    }
+}
+
 impl CrashLoop {
     /// A container that has not failed yet.
     pub(super) fn new(base: Duration, cap: Duration) -> Self {
         Self { backoff: Backoff::new(base, cap), failed_before: false, blocked: None }
+    }
+
+    /// Continues after a wait of an earlier worker, of which `left` is left at `now`.
+    pub(super) fn resume(&mut self, wait: Duration, left: Duration, now: Instant) {
+        self.backoff.reset();
+        while self.backoff.next_wait() < wait.min(self.backoff.cap()) {}
+        self.failed_before = true;
+        self.blocked = Some((now + left.min(wait), wait));
+    }
+
+    /// The latest wait.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.blocked.map(|(_, wait)| wait)
     }
 
     /// Records that the container ended at `now` after it had run for `ran`.
@@ -27,6 +57,7 @@ impl CrashLoop {
         if ran >= self.backoff.cap() * 2 {
             self.backoff.reset();
             self.failed_before = false;
+            self.blocked = None;
         }
         if self.failed_before {
             let wait = self.backoff.next_wait();
@@ -64,6 +95,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_goes_on_in_the_next_worker() {
+        let now = Instant::now();
+        let mut crash = CrashLoop::new(10 * SECOND, 300 * SECOND);
+        crash.resume(40 * SECOND, 7 * SECOND, now);
+        assert_eq!(crash.blocked(now), Some((now + 7 * SECOND, 40 * SECOND)));
+        crash.ended(now + 8 * SECOND, SECOND);
+        assert_eq!(crash.wait(), Some(80 * SECOND));
+        // The settings have changed meanwhile.
+        crash.resume(900 * SECOND, 1000 * SECOND, now);
+        crash.ended(now, SECOND);
+        assert_eq!(crash.wait(), Some(300 * SECOND));
+    }
+
+    #[test]
     fn a_container_that_ran_for_twice_the_cap_starts_over() {
         let now = Instant::now();
         let mut crash = CrashLoop::new(10 * SECOND, 300 * SECOND);
@@ -71,7 +116,7 @@ mod tests {
             crash.ended(now, SECOND);
         }
         crash.ended(now + 700 * SECOND, 650 * SECOND);
-        assert_eq!(crash.blocked(now + 700 * SECOND), None);
+        assert_eq!((crash.blocked(now + 700 * SECOND), crash.wait()), (None, None));
         crash.ended(now + 701 * SECOND, SECOND);
         let wait = crash.blocked(now + 701 * SECOND).map(|(_, wait)| wait);
         assert_eq!(wait, Some(10 * SECOND));

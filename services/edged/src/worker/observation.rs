@@ -1,16 +1,18 @@
 //! The first half of a worker's round: it resolves what the pod needs, observes the runtime, and
 //! turns both into the facts of a plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use headwater_object::TokenClaim;
+use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use tokio::time::Instant;
 
 use super::container_tracker::ContainerTracker;
+use super::crash_loop::CrashRecord;
 use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
 use super::probe_failure::ProbeFailure;
@@ -141,9 +143,9 @@ impl Worker {
 
     /// Reads the pod's state from the runtime, and brings the trackers up to date with it.
     pub(super) async fn observe(&mut self, pod: &Pod) -> PodState {
-        let now = Instant::now();
+        let (now, time) = (Instant::now(), Timestamp::now());
         let state = self.shared.runtime.pod(&self.record.uid);
-        let mut reported = None;
+        let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
             if let Some(tracker) = self.containers.get_mut(name) {
                 tracker.observe(runs.clone(), now);
@@ -151,7 +153,11 @@ impl Worker {
             }
             // An earlier worker started it.
             let mut tracker = Box::new(ContainerTracker::new(&self.shared.settings));
-            tracker.observe(runs.clone(), now);
+            let waits = waits.get_or_insert_with(|| self.shared.store.waits(&self.record.uid));
+            match waits.get(name) {
+                Some(record) => tracker.resume(record, runs.clone(), now, time),
+                None => tracker.observe(runs.clone(), now),
+            }
             let decode = || self.reported.as_ref().map(CompressedObject::decode);
             let reported = reported.get_or_insert_with(decode).as_ref();
             let id = container_id(&self.record.uid, name, runs.attempt);
@@ -164,8 +170,27 @@ impl Worker {
         if let (Some(images), Some(tracker)) = (self.shared.runtime.images(), &mut self.images) {
             tracker.observe(&**images, pod, &state).await;
         }
+        if let Some(waits) = waits {
+            self.waits = waits;
+        }
+        self.keep_waits().await;
         self.start_probes(pod);
         state
+    }
+
+    /// Writes down the waits of failing containers: they go on in the next worker.
+    async fn keep_waits(&mut self) {
+        let waits = self.containers.iter();
+        let waits = waits.filter_map(|(name, it)| Some((name.clone(), it.crash_record()?)));
+        let waits: BTreeMap<String, CrashRecord> = waits.collect();
+        if waits == self.waits {
+            return;
+        }
+        if let Err(error) = self.shared.store.write_waits(&self.record.uid, &waits).await {
+            let message = error_chain(&error);
+            tracing::warn!(pod = %self.record.key, message, "the back-off of a pod is not written");
+        }
+        self.waits = waits;
     }
 
     /// The facts of the containers that ever ran.

@@ -258,3 +258,27 @@ async fn a_crash_in_the_middle_of_a_start_never_leaves_two_processes() {
         assert_eq!(running(), 0, "a second process was running");
     }
 }
+
+#[tokio::test]
+async fn a_failing_container_waits_on_in_the_next_pod_worker() {
+    let bench = Bench::new(&[]);
+    let edged = async || {
+        let mut config = bench.config();
+        config.settings.backoff_base = Duration::from_secs(3600);
+        config.settings.backoff_cap = Duration::from_secs(3600);
+        Edged::spawn(config).await.expect("the pod worker starts")
+    };
+    bench.edge.apply(&script_pod("web", "u1", "exit 3"));
+    let first = edged().await;
+    let waits = |status: &Value| {
+        status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    let before = bench.edge.until_status("web", "a back-off", waits).await;
+    assert_eq!(before["containerStatuses"][0]["restartCount"], 1, "{before:#}");
+    first.stop().await;
+    let count = bench.edge.operations().len();
+    let second = edged().await;
+    let after = bench.edge.status_after(count, "web").await;
+    assert_eq!(after, before, "the restart of the pod worker changes nothing");
+    second.stop_pods(Duration::from_secs(5)).await;
+}

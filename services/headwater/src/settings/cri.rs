@@ -94,7 +94,6 @@ impl Cri {
             InvalidSetting::new("cri.cluster_dns", what)
         };
         Ok(CriSettings {
-            endpoint: endpoint.into(),
             share_runtime: self.share_runtime,
             forbidden: forbidden.map_err(|error| InvalidSetting::new("cri.forbid", error))?,
             cluster_dns: servers.map_err(not_addresses)?,
@@ -103,6 +102,7 @@ impl Cri {
                 Driver::Cgroupfs => CgroupDriver::Cgroupfs,
                 Driver::Systemd => CgroupDriver::Systemd,
             },
+            ..CriSettings::new(endpoint.into())
         })
     }
 }

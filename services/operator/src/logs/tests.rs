@@ -123,6 +123,17 @@ fn a_followed_file_may_be_emptied_and_rotated_and_no_line_is_lost() {
     fs::write(&path, row("fourth")).expect("written");
     let shown = until("fourth\n");
     assert!(shown.ends_with("second\nthird\nfourth\n"), "{shown}");
+    // A runtime goes on in the renamed file until it has opened the next one.
+    let mut old = fs::OpenOptions::new().append(true).open(&path).expect("there");
+    fs::rename(&path, path.with_extension("log.1")).expect("rotated");
+    for text in ["fifth", "sixth"] {
+        old.write_all(row(text).as_bytes()).expect("written");
+        until(&format!("{text}\n"));
+    }
+    fs::write(&path, row("eighth")).expect("written");
+    old.write_all(row("seventh").as_bytes()).expect("written");
+    let shown = until("eighth\n");
+    assert!(shown.ends_with("fourth\nfifth\nsixth\nseventh\neighth\n"), "{shown}");
     drop(receiver);
     let end = async { tokio::time::timeout(WITHIN, following).await };
     runtime

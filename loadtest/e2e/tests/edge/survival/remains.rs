@@ -1,0 +1,50 @@
+//! What pods leave behind in the runtime and on the machine.
+
+use std::fs;
+use std::path::Path;
+
+use super::gateway::Gateway;
+
+/// The places of pods' cgroups by their quality of service.
+const CLASSES: [&str; 3] = ["headwater", "headwater/burstable", "headwater/besteffort"];
+
+/// The addresses that the CNI plugin has given away.
+const ADDRESSES: &str = "/var/lib/cni/networks/headwater";
+
+/// The network namespaces of sandboxes.
+const NAMESPACES: &str = "/run/netns";
+
+/// Everything that is left of these pods, and of any sandbox.
+pub(super) fn left(gateway: &Gateway, uids: &[String]) -> Vec<String> {
+    let mut left = gateway.ctr(&["containers", "list", "--quiet"]);
+    left.extend(gateway.shims("").iter().map(|pid| format!("shim {pid}")));
+    let machine = gateway.containerd.machine();
+    let addresses = names(&machine.path(ADDRESSES));
+    left.extend(addresses.into_iter().filter(|name| name.starts_with("10.")));
+    left.extend(names(&machine.path(NAMESPACES)));
+    let mounts = fs::read_to_string(format!("/proc/{}/mounts", machine.pid())).expect("mounts");
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let of_pods = |place: &&str| {
+        let is_sandbox = place.contains("/io.containerd.") || place.starts_with(NAMESPACES);
+        is_sandbox || uids.iter().any(|uid| place.contains(uid))
+    };
+    left.extend(places.filter(of_pods).map(|place| format!("mount {place}")));
+    for tree in names(Path::new("/sys/fs/cgroup")) {
+        for (class, uid) in
+            CLASSES.iter().flat_map(|class| uids.iter().map(move |uid| (class, uid)))
+        {
+            let group =
+                Path::new("/sys/fs/cgroup").join(&tree).join(class).join(format!("pod{uid}"));
+            left.extend(group.exists().then(|| group.display().to_string()));
+        }
+    }
+    let edged = gateway.edged.data().join("nodes").join(crate::NODE).join("edged");
+    left.extend(names(&edged.join("pods")));
+    left.extend(names(&edged.join("logs")));
+    left
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
