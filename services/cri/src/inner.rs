@@ -57,7 +57,7 @@ impl Inner {
         }
     }
 
-    /// Writes the end of a run that an event tells, before anything acts upon it. containerd deletes a task before it
+    /// Writes the end of a run that an event reports, before anything acts upon it. containerd deletes a task before it
     /// writes down the task's end: if it is killed in between, this file alone has the code.
     pub(crate) async fn keep(&self, fact: &Fact) {
         let Fact::Exit { id, code, at } = fact else { return };

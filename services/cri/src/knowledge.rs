@@ -116,7 +116,7 @@ pub struct End {
 }
 
 impl End {
-    /// The end of a run that an event told.
+    /// The end of a run that an event reported.
     pub fn observed(
         code: i32,
         started_at: Option<Timestamp>,

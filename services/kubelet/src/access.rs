@@ -35,6 +35,9 @@ pub enum Denial {
     /// The client showed no certificate that is valid now: 401.
     #[error("Unauthorized")]
     Unauthorized,
+    /// A browser asks for a page, without a certificate: 403. Any page could run commands in pods otherwise.
+    #[error("Forbidden: a request with an Origin header needs TLS and a client certificate")]
+    Browser,
     /// The client is known, and may not ask: 403, in a kubelet's words.
     #[error(
         "Forbidden (user={user}, verb={}, resource=nodes, subresource(s)=[{}])\n",

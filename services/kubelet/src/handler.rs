@@ -8,7 +8,7 @@ use headwater_edged::NodePods;
 use headwater_edged::pod::{PodUid, every_container};
 use headwater_edged::runtime::{RunState, RuntimeError, StreamAddress};
 use headwater_identity::{Certificate, PeerTrust};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use k8s_openapi::List;
@@ -132,7 +132,7 @@ impl Kubelet {
         let route = Route::parse(&method, request.uri().path());
         let name = route.as_ref().map_or("other", Route::name);
         let _counted = self.0.metrics.begin(&method, name);
-        let answer = match client.check(&route) {
+        let answer = match client.check(request.headers(), &route) {
             Err(denial) => Err(Refusal::from(denial)),
             Ok(()) => match route {
                 Ok(route) => self.of_route(route, request, time, stop).await,
@@ -362,8 +362,15 @@ impl Kubelet {
 
 impl Client {
     /// Whether the client may ask. A client that may not learns nothing of paths.
-    fn check(&self, route: &Result<Route, RouteError>) -> Result<(), Denial> {
-        let Self::Remote { peer, access } = self else { return Ok(()) };
+    fn check(&self, headers: &HeaderMap, route: &Result<Route, RouteError>) -> Result<(), Denial> {
+        let Self::Remote { peer, access } = self else {
+            // Every page that a browser of this machine shows can connect to loopback, and names its origin.
+            return if headers.contains_key(header::ORIGIN) {
+                Err(Denial::Browser)
+            } else {
+                Ok(())
+            };
+        };
         let (certificate, trust) = peer.as_ref().ok_or(Denial::Unauthorized)?;
         let is_valid = SystemTime::now() <= certificate.not_after;
         if !is_valid || trust.clone().check().is_err() {
@@ -390,7 +397,7 @@ impl From<Denial> for Refusal {
     fn from(denial: Denial) -> Self {
         let status = match denial {
             Denial::Unauthorized => StatusCode::UNAUTHORIZED,
-            Denial::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Denial::Forbidden { .. } | Denial::Browser => StatusCode::FORBIDDEN,
         };
         Self::Status(status, denial.to_string())
     }

@@ -24,6 +24,7 @@ async fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
         (format!("GET /{} HTTP/1.1\r\n{close}\r\n", &long[..4000]), &["400"]),
         ("\u{1}\u{2}\r\n\r\n".to_owned(), &["400"]),
         (format!("DELETE /pods HTTP/1.1\r\n{close}\r\n"), &["405"]),
+        (format!("GET /pods HTTP/1.1\r\norigin: http://127.0.0.1\r\n{close}\r\n"), &["403"]),
         (format!("GET /run/shop/web/main?cmd=ls HTTP/1.1\r\n{close}\r\n"), &["405"]),
         (format!("GET /containerLogs/shop/../../etc HTTP/1.1\r\n{close}\r\n"), &["404"]),
         (format!("GET /containerLogs/shop/web/..%2f..%2fx HTTP/1.1\r\n{close}\r\n"), &["404"]),
