@@ -5,7 +5,7 @@ mod file;
 mod line;
 mod tail;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_controller::Filter;
@@ -148,7 +148,7 @@ async fn send(
 /// Sends one file; a followed one until it is no longer the newest, and what came into it until then.
 /// Returns `false` if the client has disconnected.
 async fn send_file(
-    path: &PathBuf,
+    path: &Path,
     from: u64,
     follow: bool,
     paths: &Paths,
