@@ -1,6 +1,7 @@
 //! A server on its data.
 
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -17,6 +18,12 @@ const START_WITHIN: Duration = Duration::from_secs(90);
 
 /// The interval between two looks at a starting daemon.
 const POLL: Duration = Duration::from_millis(20);
+
+/// The time limit until all threads of a frozen daemon have stopped.
+const FROZEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// The interval between two looks at a daemon that is to stop.
+const FROZEN_POLL: Duration = Duration::from_millis(1);
 
 /// The time limit of a stop; then the daemon is killed. Java writes its class archive meanwhile.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
@@ -121,12 +128,19 @@ impl Daemon {
         self.end(Signal::SIGTERM)
     }
 
-    /// Freezes it: it keeps its connections and answers nothing.
+    /// Freezes it: it keeps its connections and answers nothing. A signal stops a process after the call that sends
+    /// it; when this returns, every thread has stopped, or did not within [`FROZEN_WITHIN`].
     ///
     /// # Errors
     /// Its process cannot be signalled.
     pub fn freeze(&self) -> Result<(), DaemonError> {
-        self.signal(Signal::SIGSTOP)
+        self.signal(Signal::SIGSTOP)?;
+        let Some(pid) = self.pid() else { return Ok(()) };
+        let deadline = Instant::now() + FROZEN_WITHIN;
+        while !is_stopped(pid) && Instant::now() < deadline {
+            thread::sleep(FROZEN_POLL);
+        }
+        Ok(())
     }
 
     /// Continues a frozen one.
@@ -170,6 +184,14 @@ impl Drop for Daemon {
         // A frozen one takes no other signal; one that cannot be killed has ended.
         let _ = self.kill();
     }
+}
+
+/// Whether every thread of a process has stopped (`proc_pid_stat(5)`: state `T` follows the name in brackets).
+fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    })
 }
 
 #[cfg(test)]

@@ -135,9 +135,10 @@ fn person(socket: &str) {
     head.args(["-i", "pod/web", "--", "head", "-n", "2"]);
     let output = head.stdin(fs::File::open(&input).expect("a file")).output().expect("it starts");
     assert_eq!(output.stdout, b"one\ntwo\n");
-    // In a terminal of its own: `script` gives one, whose size reaches the container.
+    // In a terminal of its own: `script` gives one, whose size reaches the container soon after the start.
     let typed = format!(
-        "stty cols 77 rows 33; exec {} exec -it --data {} web -- sh -c 'stty size; exit 3'",
+        "stty cols 77 rows 33; exec {} exec -it --data {} web -- \
+         sh -c 'for i in $(seq 100); do stty size && exit 3; sleep 0.1; done'",
         head.get_program().display(),
         data.display()
     );

@@ -151,8 +151,13 @@ impl ContainerTracker {
         }
     }
 
-    /// The wait of the container, if it has one.
+    /// The wait of the container for the next worker, if it has one. A container that ended well, as an init
+    /// container does, starts at once there.
     pub(super) fn crash_record(&self) -> Option<CrashRecord> {
+        let state = self.runs.as_ref().map(|runs| &runs.state);
+        if matches!(state, Some(RunState::Exited(exit)) if exit.succeeded()) {
+            return None;
+        }
         let (attempt, wait) = (self.counted?, self.crash.wait()?);
         Some(CrashRecord { attempt, wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) })
     }
