@@ -75,7 +75,7 @@ impl Daemon {
     pub fn begin(&mut self) -> Result<(), DaemonError> {
         if self.running.is_none() {
             // A line of an earlier start would count for this one.
-            let _ = std::fs::rename(&self.log, self.log.with_extension("before.log"));
+            let _ = fs::rename(&self.log, self.log.with_extension("before.log"));
             self.running = Some(Process::start(&self.command, &self.log)?);
         }
         Ok(())
@@ -207,7 +207,7 @@ mod tests {
 
     impl Readiness for Line {
         fn is_ready(&mut self) -> bool {
-            std::fs::read_to_string(&self.0).is_ok_and(|text| text.contains("ready"))
+            fs::read_to_string(&self.0).is_ok_and(|text| text.contains("ready"))
         }
     }
 
