@@ -129,7 +129,7 @@ impl Daemon {
     }
 
     /// Freezes it: it keeps its connections and answers nothing. A signal stops a process after the call that sends
-    /// it; when this returns, every thread has stopped, or did not within [`FROZEN_WITHIN`].
+    /// it; when this returns, every thread has stopped, or did not within five seconds.
     ///
     /// # Errors
     /// Its process cannot be signalled.
