@@ -21,6 +21,7 @@
 //! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
 //! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
+//! | [`log_file`] | opens log files, and finds their last rows | |
 //! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
@@ -40,6 +41,7 @@ mod desired;
 mod disk;
 pub mod edged;
 mod event;
+pub mod log_file;
 pub mod metrics;
 mod node;
 pub mod pod;

@@ -3,26 +3,23 @@
 //! A log that is followed goes on through rotation, and ends with the run, as under a kubelet.
 
 mod lines;
-mod tail;
 
 use std::fs::Metadata;
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{LogQuery, RunState};
-use headwater_edged::{ContainerLogs, NodePods};
+use headwater_edged::{ContainerLogs, NodePods, log_file};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use tokio::fs::{File, OpenOptions};
+use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -121,21 +118,21 @@ impl LogReader {
         let mut starts = match tail {
             // A file without line ends is read from its end to its beginning.
             Some(rows) => tokio::select! {
-                starts = tail::last_rows(files, rows) => starts?,
+                starts = log_file::last_rows(files, rows) => starts?,
                 () = chunks.closed() => return Err(Stop::Client),
             },
             None => files.into_iter().map(|path| (path, 0)).collect(),
         };
         let Some((mut path, mut from)) = starts.pop() else { return Ok(()) };
         for (path, from) in starts {
-            if let Some((mut file, _)) = open(&path).await? {
+            if let Some((mut file, _)) = log_file::open(&path).await? {
                 file.seek(SeekFrom::Start(from)).await?;
                 self.send_rest(&mut file).await?;
             }
         }
         loop {
             // A file that is missing was rotated away meanwhile.
-            let Some((mut file, opened)) = open(&path).await? else { return Ok(()) };
+            let Some((mut file, opened)) = log_file::open(&path).await? else { return Ok(()) };
             file.seek(SeekFrom::Start(from)).await?;
             match self.follow(&mut file, &opened).await? {
                 Some(next) => (path, from) = (next, 0),
@@ -217,26 +214,6 @@ impl LogReader {
             }
         }
     }
-}
-
-/// Opens a log file, which must be a regular file: a container may put anything at its path. `None`
-/// if it is missing.
-async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
-    let named = |what: &str| io::Error::other(format!("the log {}: {what}", path.display()));
-    let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).await {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
-            return Err(named("it is a link, and links are not followed"));
-        }
-        Err(error) => return Err(named(&error.to_string())),
-    };
-    let metadata = file.metadata().await.map_err(|error| named(&error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(named("it is not a regular file"));
-    }
-    Ok(Some((file, metadata)))
 }
 
 /// Why a container has no log, in a kubelet's words.

@@ -1,14 +1,13 @@
 //! The logs of containers, from the log files that their node's runtime names.
 
 mod container;
-mod file;
 mod line;
-mod tail;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_controller::Filter;
+use headwater_edged::log_file;
 use headwater_edged::runtime::LogQuery;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::{LogsChunk, LogsRequest};
@@ -120,7 +119,7 @@ async fn send(
     let mut files = match tail {
         // A file without line ends is read from its end to its beginning.
         Some(rows) => tokio::select! {
-            found = tail::last_rows(found, rows) => found?,
+            found = log_file::last_rows(found, rows) => found?,
             () = sender.closed() => return Ok(()),
         },
         None => found.into_iter().map(|path| (path, 0)).collect(),
@@ -156,7 +155,7 @@ async fn send_file(
     sender: &Chunks,
 ) -> std::io::Result<bool> {
     // A missing file was rotated away meanwhile.
-    let Some((mut file, opened)) = file::open(path).await? else { return Ok(true) };
+    let Some((mut file, opened)) = log_file::open(path).await? else { return Ok(true) };
     let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
     let mut bytes = vec![0; CHUNK_BYTES];
     let (mut is_newest, mut is_followed) = (true, true);

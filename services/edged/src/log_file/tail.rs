@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::file;
+use super::open;
 
 /// The bytes of one read, from the end of a file towards its beginning.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Returns the files with the last `rows` rows, oldest first, each with its start offset.
-pub(super) async fn last_rows(
-    paths: Vec<PathBuf>,
-    rows: u64,
-) -> std::io::Result<Vec<(PathBuf, u64)>> {
+/// Returns the files with the last `rows` rows, oldest first, each with its start offset. Reads from the ends of the
+/// files alone.
+///
+/// # Errors
+/// As [`open`].
+pub async fn last_rows(paths: Vec<PathBuf>, rows: u64) -> std::io::Result<Vec<(PathBuf, u64)>> {
     let mut left = rows;
     let mut found = Vec::new();
     for path in paths.into_iter().rev() {
@@ -31,7 +32,7 @@ pub(super) async fn last_rows(
 
 /// Returns the offset of the last `rows` rows of a file, and their number.
 async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
-    let Some((mut file, metadata)) = file::open(path).await? else { return Ok((0, 0)) };
+    let Some((mut file, metadata)) = open(path).await? else { return Ok((0, 0)) };
     let end = metadata.len();
     if rows == 0 || end == 0 {
         return Ok((end, 0));
@@ -87,6 +88,26 @@ mod tests {
         std::fs::write(&path, format!("first\n{long}\nlast\n")).expect("written");
         let found = last_rows(vec![path.clone()], 2).await.expect("readable");
         assert_eq!(found, [(path, 6)]);
+    }
+
+    #[tokio::test]
+    async fn the_last_rows_may_lie_in_several_files_and_be_longer_than_a_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        let long = "x".repeat(100_000);
+        std::fs::write(&old, format!("1\n{long}\n3\n")).expect("written");
+        std::fs::write(&new, "4\n5\n").expect("written");
+        let files = || vec![old.clone(), new.clone()];
+        for (rows, expected) in [
+            (0, vec![(new.clone(), 4)]),
+            (1, vec![(new.clone(), 2)]),
+            (2, vec![(new.clone(), 0)]),
+            (3, vec![(old.clone(), 100_003), (new.clone(), 0)]),
+            (4, vec![(old.clone(), 2), (new.clone(), 0)]),
+            (99, vec![(old.clone(), 0), (new.clone(), 0)]),
+        ] {
+            assert_eq!(last_rows(files(), rows).await.expect("readable"), expected, "{rows}");
+        }
     }
 
     #[tokio::test]

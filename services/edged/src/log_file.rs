@@ -1,5 +1,9 @@
-//! Opens a log file, which must be a regular file. Containers run as the user of this process, so
-//! they may put anything at the path.
+//! The log files of containers, for what reads them.
+//!
+//! A log file must be a regular file. Containers may run as the user of this process, so they may put anything
+//! at the path.
+
+mod tail;
 
 use std::fs::Metadata;
 use std::io;
@@ -9,8 +13,13 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use tokio::fs::{File, OpenOptions};
 
+pub use tail::last_rows;
+
 /// Opens the file; `None` if it is missing. Does not wait for a pipe, and does not follow a link.
-pub(super) async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+///
+/// # Errors
+/// It is no regular file, or cannot be opened.
+pub async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let named = |what: &str| io::Error::other(format!("the log {}: {what}", path.display()));
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).await {
