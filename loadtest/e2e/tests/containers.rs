@@ -138,14 +138,14 @@ fn person(socket: &str) {
     // In a terminal of its own: `script` gives one, whose size reaches the container soon after the start.
     let typed = format!(
         "stty cols 77 rows 33; exec {} exec -it --data {} web -- \
-         sh -c 'for i in $(seq 100); do stty size && exit 3; sleep 0.1; done'",
+         sh -c 'for i in $(seq 100); do [ \"$(stty size)\" = \"33 77\" ] && echo sized && exit 3; sleep 0.1; done'",
         head.get_program().display(),
         data.display()
     );
     let output = Command::new("script").args(["-qec", &typed, "/dev/null"]).output();
     let output = output.expect("script starts");
     let seen = String::from_utf8_lossy(&output.stdout);
-    assert!(seen.contains("33 77") && output.status.code() == Some(3), "{seen}: {output:?}");
+    assert!(seen.contains("sized") && output.status.code() == Some(3), "{seen}: {output:?}");
 
     let mut forward = command("port-forward");
     let mut forward =
