@@ -1,28 +1,32 @@
-//! Holds the page of promises to the tests: every file and every test that it names exists.
+//! Holds the pages that name tests to the tests: every file and every test that they name exists.
 //!
-//! On the page, a path in backticks starts at the top of the clone. A test in backticks belongs to
+//! On a page, a path in backticks starts at the top of the clone. A test in backticks belongs to
 //! the path before it in the same row.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// The page.
-const PAGE: &str = "ops/docs/promises.md";
+/// The pages: promises, and the modules of KubeEdge's edged.
+const PAGES: [&str; 2] = ["ops/docs/promises.md", "ops/docs/edged.md"];
 
-/// Checks every row of the page.
+/// Checks every row of the pages.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rows = tree.text(PAGE).lines().enumerate().filter(|(_, line)| line.starts_with('|'));
-    rows.flat_map(|(at, row)| check_row(tree, at + 1, row)).collect()
+    PAGES.into_iter().flat_map(|page| check_page(tree, page)).collect()
 }
 
-fn check_row(tree: &Tree, line: usize, row: &str) -> Vec<Finding> {
+fn check_page(tree: &Tree, page: &str) -> Vec<Finding> {
+    let rows = tree.text(page).lines().enumerate().filter(|(_, line)| line.starts_with('|'));
+    rows.flat_map(|(at, row)| check_row(tree, page, at + 1, row)).collect()
+}
+
+fn check_row(tree: &Tree, page: &str, line: usize, row: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut path = None;
     for name in quoted(row) {
         if name.contains('/') {
             path = Some(name);
             if !tree.files.iter().any(|file| is_at(&file.path, name)) {
-                findings.push(Finding::at(PAGE, line, format!("no file {name}")));
+                findings.push(Finding::at(page, line, format!("no file {name}")));
             }
         } else if let Some(path) = path
             && is_test_name(name)
@@ -30,7 +34,7 @@ fn check_row(tree: &Tree, line: usize, row: &str) -> Vec<Finding> {
             let test = format!("fn {name}(");
             let mut files = tree.files.iter().filter(|file| is_at(&file.path, path));
             if !files.any(|file| file.text.contains(&test)) {
-                findings.push(Finding::at(PAGE, line, format!("no test {name} in {path}")));
+                findings.push(Finding::at(page, line, format!("no test {name} in {path}")));
             }
         }
     }
@@ -60,7 +64,7 @@ mod tests {
     fn findings(row: &str) -> Vec<String> {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let tree = Tree::of(vec![
-            file(PAGE, &format!("# Promises\n{row}\n")),
+            file(PAGES[0], &format!("# Promises\n{row}\n")),
             file("a/tests/power.rs", "#[test]\nfn state_survives() {}\n"),
         ]);
         check(&tree).iter().map(ToString::to_string).collect()
@@ -73,6 +77,16 @@ mod tests {
             [""; 0]
         );
         assert_eq!(findings("| `f(x) == y` | `a/tests` |"), [""; 0]);
+    }
+
+    #[test]
+    fn each_page_is_checked() {
+        for page in PAGES {
+            let row = File { path: page.into(), text: "| x | `a/tests/gone.rs` |\n".into() };
+            let findings: Vec<String> =
+                check(&Tree::of(vec![row])).iter().map(ToString::to_string).collect();
+            assert_eq!(findings, [format!("{page}:1: no file a/tests/gone.rs")]);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "\
 
 What each runtime does with every field of a pod's spec. The table that decides at the edge writes this
 page (`HEADWATER_WRITE_PAGES=1 cargo test -p headwater-edged --lib pod_fields`), and a test compares the
-table with the Kubernetes API in use, 1.33.
+table with the Kubernetes API in use, 1.33. [edged.md](edged.md) has the modules that do it.
 
 - **honoured**: the field does what the API says.
 - **refused**: safety or the meaning of the pod depends on the field, and this runtime cannot do it. The
