@@ -102,7 +102,7 @@ fn a_person_runs_commands_in_a_container_and_reaches_its_port() {
 fn person(socket: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let manifest = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n  - name: main\n    \
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - name: main\n    \
          image: {BUSYBOX_IMAGE}\n    command: [sh, -c, 'while :; do echo served | nc -l -p 8080; done']\n"
     );
     fs::write(folder.path().join("web.yaml"), manifest).expect("written");

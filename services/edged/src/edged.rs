@@ -28,6 +28,7 @@ use crate::node::object::NodeFacts;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
+use crate::worker::ProbeTotals;
 use crate::worker::WorkerDependencies;
 
 mod claim_keeper;
@@ -160,7 +161,8 @@ impl Edged {
         tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
         let logs = ContainerLogs(runtime.clone());
         let (queries, queried) = mpsc::channel::<PodQuery>(node_pods::QUERIES_MAX);
-        let pods = NodePods::new(node.clone(), runtime.clone(), queries);
+        let probes = ProbeTotals::default();
+        let pods = NodePods::new(node.clone(), runtime.clone(), queries, probes.clone());
         let dependencies = Arc::new(WorkerDependencies {
             node,
             address: node_address,
@@ -175,6 +177,7 @@ impl Edged {
             runtime,
             store,
             metrics,
+            probes,
             cancel: cancel.clone(),
         });
         tokio::spawn(Collector::new(dependencies.clone(), listed).run(cancel.clone()));

@@ -64,4 +64,4 @@ pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use node::measurement::memory_bytes;
 pub use runtime::process::{running_pods, shared_rights, shim};
-pub use worker::plan;
+pub use worker::{ProbeTotal, plan};

@@ -18,7 +18,7 @@
 //! | `go_duration` | durations in messages |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
-//! | `probe_failure` | the failures of probes in a status |
+//! | `probe_failure`, `probe_totals` | the failures of probes in a status, the results of probes |
 //! | `http_get`, `unverified_tls` | their HTTP requests |
 //! | `dependencies` | the dependencies and the assignments of a worker |
 
@@ -51,6 +51,7 @@ mod observation;
 pub mod plan;
 mod probe;
 mod probe_failure;
+mod probe_totals;
 mod pull;
 mod report;
 mod setup_failure;
@@ -67,8 +68,11 @@ pub(crate) use dependencies::{Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
+use probe_totals::PodProbeTotals;
+pub use probe_totals::ProbeTotal;
+pub(crate) use probe_totals::ProbeTotals;
 use setup_failure::SetupFailure;
-use signal::{ProbeFinding, ProbeKind};
+use signal::ProbeFinding;
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
 use token_tracker::TokenTracker;
 use warnings::Warnings;
@@ -120,6 +124,7 @@ pub(crate) struct Worker {
     /// The trace context of the pod's last change, or of the last step that followed from it.
     trace: Option<String>,
     count: PodCount,
+    probes: PodProbeTotals,
     /// Shared with the supervisor: the pod has ended, and leaves its room to others.
     has_ended: Arc<AtomicBool>,
 }
@@ -147,6 +152,7 @@ impl Worker {
         let reported = shared.store.status(&record.uid);
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
+        let probes = shared.probes.pod(&record.uid);
         let is_refused = !assignment.is_admitted;
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
@@ -179,6 +185,7 @@ impl Worker {
             has_reported: false,
             trace,
             count,
+            probes,
             has_ended,
         }
     }
@@ -283,12 +290,7 @@ impl Worker {
                 if let ProbeFinding::Unhealthy(failure) | ProbeFinding::StillFailing(failure) =
                     &finding
                 {
-                    let name = match kind {
-                        ProbeKind::Startup => "Startup",
-                        ProbeKind::Readiness => "Readiness",
-                        ProbeKind::Liveness => "Liveness",
-                    };
-                    let message = format!("{name} probe failed: {}", failure.answer);
+                    let message = format!("{} probe failed: {}", kind.title(), failure.answer);
                     self.event(Some(&container), Severity::Warning, "Unhealthy", message);
                 }
                 if let Some(tracker) = self.containers.get_mut(&container) {

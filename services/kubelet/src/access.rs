@@ -5,8 +5,11 @@
 //! never opens the server of a node, whatever the setting says: a stolen gateway is no operator.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use headwater_identity::{Certificate, Principal};
+use http::uri::Authority;
+use http::{HeaderMap, header};
 
 use crate::route::{Resource, Route};
 
@@ -38,6 +41,13 @@ pub enum Denial {
     /// A browser asks for a page, without a certificate: 403. Any page could run commands in pods otherwise.
     #[error("Forbidden: a request with an Origin header needs TLS and a client certificate")]
     Browser,
+    /// A request without TLS names another host than this machine: 403. A page whose name leads to loopback
+    /// could read pods and logs otherwise.
+    #[error("Forbidden: the Host {host:?} is no address and not localhost")]
+    ForeignHost {
+        /// The header.
+        host: String,
+    },
     /// The client is known, and may not ask: 403, in a kubelet's words.
     #[error(
         "Forbidden (user={user}, verb={}, resource=nodes, subresource(s)=[{}])\n",
@@ -77,6 +87,29 @@ impl Access {
     }
 }
 
+/// Whether a client without a certificate may ask: any program of this machine, but no page of a browser. Every
+/// page that a browser of this machine shows can connect to loopback. It names its origin, or, where its own name
+/// leads to loopback, that name as the host.
+///
+/// # Errors
+/// See [`Denial`].
+pub(crate) fn check_local(headers: &HeaderMap) -> Result<(), Denial> {
+    if headers.contains_key(header::ORIGIN) {
+        return Err(Denial::Browser);
+    }
+    let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    let is_own = authority.is_some_and(|authority| {
+        let name = authority.host();
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        name == "localhost" || address.unwrap_or(name).parse::<IpAddr>().is_ok()
+    });
+    if is_own {
+        return Ok(());
+    }
+    Err(Denial::ForeignHost { host: String::from_utf8_lossy(host.as_bytes()).into_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -110,6 +143,25 @@ mod tests {
         assert!(!may("gw-1", &["system:masters"], Some("headwater://node/gw-1")));
         assert!(!may("system:node:gw-1", &["system:masters"], None));
         assert!(!may("kube-apiserver-kubelet-client", &["system:nodes"], None));
+    }
+
+    #[test]
+    fn a_client_without_a_certificate_is_a_program_of_this_machine_and_no_page() {
+        let check = |name, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().expect("a value"));
+            check_local(&headers)
+        };
+        assert_eq!(check_local(&HeaderMap::new()), Ok(()));
+        for host in ["localhost", "localhost:10350", "127.0.0.1:10350", "[::1]:10350", "::1"] {
+            let is_valid = host != "::1";
+            assert_eq!(check(header::HOST, host).is_ok(), is_valid, "{host}");
+        }
+        for host in ["pages.example", "localhost.example:1", "127.0.0.1.example", "", "a b"] {
+            let denial = Denial::ForeignHost { host: host.to_owned() };
+            assert_eq!(check(header::HOST, host), Err(denial));
+        }
+        assert_eq!(check(header::ORIGIN, "http://127.0.0.1"), Err(Denial::Browser));
     }
 
     #[test]

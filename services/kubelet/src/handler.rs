@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Access, Denial};
+use crate::access::{Access, Denial, check_local};
 use crate::metrics::ServerMetrics;
 use crate::query::{self, LogOptions, QueryError};
 use crate::response::{Body, json, text};
@@ -163,10 +163,10 @@ impl Kubelet {
                 usage::metrics(pods, &self.pods().await?).await.map_err(of_runtime)
             }
             Route::Summary => usage::summary(pods, &self.pods().await?).await.map_err(of_runtime),
-            Route::Uncounted(path) => Err(Refusal::Status(
-                StatusCode::NOT_IMPLEMENTED,
-                format!("{path}: nothing on this node counts these numbers"),
-            )),
+            Route::ContainerMetrics => {
+                usage::cadvisor(pods, &self.pods().await?).await.map_err(of_runtime)
+            }
+            Route::ProbeMetrics => Ok(metrics::of_probes(&pods.probes(), &self.pods().await?)),
             Route::ContainerLogs(path) => {
                 // A person may stop a pager.
                 time.set(self.0.limits.stream_idle);
@@ -363,14 +363,7 @@ impl Kubelet {
 impl Client {
     /// Whether the client may ask. A client that may not learns nothing of paths.
     fn check(&self, headers: &HeaderMap, route: &Result<Route, RouteError>) -> Result<(), Denial> {
-        let Self::Remote { peer, access } = self else {
-            // Every page that a browser of this machine shows can connect to loopback, and names its origin.
-            return if headers.contains_key(header::ORIGIN) {
-                Err(Denial::Browser)
-            } else {
-                Ok(())
-            };
-        };
+        let Self::Remote { peer, access } = self else { return check_local(headers) };
         let (certificate, trust) = peer.as_ref().ok_or(Denial::Unauthorized)?;
         let is_valid = SystemTime::now() <= certificate.not_after;
         if !is_valid || trust.clone().check().is_err() {
@@ -397,7 +390,9 @@ impl From<Denial> for Refusal {
     fn from(denial: Denial) -> Self {
         let status = match denial {
             Denial::Unauthorized => StatusCode::UNAUTHORIZED,
-            Denial::Forbidden { .. } | Denial::Browser => StatusCode::FORBIDDEN,
+            Denial::Forbidden { .. } | Denial::Browser | Denial::ForeignHost { .. } => {
+                StatusCode::FORBIDDEN
+            }
         };
         Self::Status(status, denial.to_string())
     }

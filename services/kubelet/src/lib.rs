@@ -18,8 +18,7 @@
 //! | `/exec`, `/attach` with `/NAMESPACE/POD[/UID]/CONTAINER` | a stream: `command`, `input`, `output`, `error`, `tty` |
 //! | `/portForward/NAMESPACE/POD[/UID]` | a stream: `port`, by WebSocket |
 //! | `/run/NAMESPACE/POD[/UID]/CONTAINER` | the output of `cmd` |
-//! | `/metrics`, `/metrics/resource`, `/stats/summary` | numbers of the node |
-//! | `/metrics/cadvisor`, `/metrics/probes` | 501: nothing counts them |
+//! | `/metrics`, `/metrics/resource`, `/metrics/cadvisor`, `/metrics/probes`, `/stats/summary` | numbers of the node |
 //!
 //! | module | job |
 //! |---|---|

@@ -1,12 +1,16 @@
 //! Numbers of the server and of its pods, under a kubelet's names.
 
+mod probes;
+
 use headwater_edged::NodePods;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::RunState;
 use http::{Method, Response, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
+use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
+pub(crate) use self::probes::of_probes;
 use crate::response::{Body, of_type, text, whole};
 
 /// The media type of the text format.
@@ -73,6 +77,11 @@ pub(crate) fn answer(metrics: &ServerMetrics, pods: &NodePods, listed: &[Pod]) -
         families.extend(registry.gather());
         families
     });
+    response(gathered)
+}
+
+/// Metrics in the text format.
+fn response(gathered: prometheus::Result<Vec<MetricFamily>>) -> Response<Body> {
     match gathered.and_then(|families| TextEncoder::new().encode_to_string(&families)) {
         Ok(text) => of_type(StatusCode::OK, TEXT_FORMAT, whole(text)),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),

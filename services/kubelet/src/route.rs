@@ -29,10 +29,12 @@ pub enum Route {
     Metrics,
     /// `/metrics/resource`.
     ResourceMetrics,
+    /// `/metrics/cadvisor`.
+    ContainerMetrics,
+    /// `/metrics/probes`.
+    ProbeMetrics,
     /// `/stats/summary`.
     Summary,
-    /// A path of a kubelet whose numbers nothing here counts.
-    Uncounted(&'static str),
 }
 
 /// A check of `/healthz`.
@@ -113,8 +115,8 @@ impl Route {
             ["runningpods"] => Self::RunningPods,
             ["metrics"] => Self::Metrics,
             ["metrics", "resource"] => Self::ResourceMetrics,
-            ["metrics", "cadvisor"] => Self::Uncounted("/metrics/cadvisor"),
-            ["metrics", "probes"] => Self::Uncounted("/metrics/probes"),
+            ["metrics", "cadvisor"] => Self::ContainerMetrics,
+            ["metrics", "probes"] => Self::ProbeMetrics,
             ["stats", "summary"] => Self::Summary,
             ["containerLogs", namespace, pod, container] => {
                 Self::ContainerLogs(ContainerPath::of(namespace, pod, None, container)?)
@@ -149,7 +151,9 @@ impl Route {
         match self {
             Self::Health(_) => of("get", "healthz"),
             Self::Pods | Self::RunningPods => of("get", "pods"),
-            Self::Metrics | Self::ResourceMetrics | Self::Uncounted(_) => of("get", "metrics"),
+            Self::Metrics | Self::ResourceMetrics | Self::ContainerMetrics | Self::ProbeMetrics => {
+                of("get", "metrics")
+            }
             Self::Summary => of("get", "stats"),
             Self::ContainerLogs(_) => of("get", "proxy"),
             Self::Exec(_) | Self::Attach(_) | Self::PortForward(_) | Self::Run(_) => {
@@ -171,8 +175,9 @@ impl Route {
             Self::Run(_) => "run",
             Self::Metrics => "metrics",
             Self::ResourceMetrics => "metrics/resource",
+            Self::ContainerMetrics => "metrics/cadvisor",
+            Self::ProbeMetrics => "metrics/probes",
             Self::Summary => "stats",
-            Self::Uncounted(path) => path.trim_start_matches('/'),
         }
     }
 }

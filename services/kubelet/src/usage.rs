@@ -1,5 +1,7 @@
 //! What pods use: `/metrics/resource` and `/stats/summary`, where the runtime measures it.
 
+mod cadvisor;
+
 use std::collections::BTreeMap;
 
 use headwater_edged::NodePods;
@@ -10,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::{Value, json};
 
+pub(crate) use self::cadvisor::cadvisor;
 use crate::metrics::TEXT_FORMAT;
 use crate::response::{Body, json as encoded, of_type, whole};
 
@@ -21,6 +24,7 @@ struct PodNumbers<'a> {
     namespace: &'a str,
     name: &'a str,
     uid: &'a str,
+    pod: &'a Pod,
     usage: PodUsage,
 }
 
@@ -32,8 +36,12 @@ pub(crate) async fn metrics(
     pods: &NodePods,
     listed: &[Pod],
 ) -> Result<Response<Body>, RuntimeError> {
-    let named = measured(pods, listed).await?;
-    let text = text(&named).map_err(|error| RuntimeError::Absent(error.to_string()))?;
+    response(text(&measured(pods, listed).await?))
+}
+
+/// Metrics in the text format.
+fn response(text: prometheus::Result<String>) -> Result<Response<Body>, RuntimeError> {
+    let text = text.map_err(|error| RuntimeError::Absent(error.to_string()))?;
     Ok(of_type(StatusCode::OK, TEXT_FORMAT, whole(text)))
 }
 
@@ -83,7 +91,7 @@ async fn measured<'a>(
         let uid = pod.metadata.uid.as_deref()?;
         let usage = by_uid.remove(uid)?;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        Some(PodNumbers { namespace, name: pod.metadata.name.as_deref()?, uid, usage })
+        Some(PodNumbers { namespace, name: pod.metadata.name.as_deref()?, uid, pod, usage })
     });
     Ok(named.collect())
 }

@@ -1,12 +1,14 @@
 //! A person on the gateway: commands, ports and logs by the local socket.
 
+use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_kubelet::client::{ClientError, CommandEvent, CommandRequest};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, DEADLINE, FOREVER, pod, with_bench};
+use crate::bench::{Bench, DEADLINE, FOREVER, pod, uid, with_bench};
 
 /// Streams at a time: the limit of a node.
 const STREAMS: usize = 50;
@@ -48,11 +50,16 @@ async fn run(bench: &Bench, command: &[&str]) -> (String, String, i32) {
 
 /// The status and the body of an answer.
 async fn get(bench: &Bench, path: &str) -> (u16, String) {
+    get_from(bench, path, "localhost").await
+}
+
+/// The same for another name of the server.
+async fn get_from(bench: &Bench, path: &str, host: &str) -> (u16, String) {
     let stream = UnixStream::connect(bench.socket()).await.expect("it listens");
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
     tokio::spawn(connection);
-    let request = http::Request::get(path).header("host", "x");
+    let request = http::Request::get(path).header("host", host);
     let request = request.body(Empty::<bytes::Bytes>::new()).expect("a request");
     let answer = timeout(DEADLINE, sender.send_request(request)).await.expect("in time");
     let answer = answer.expect("an answer");
@@ -66,7 +73,10 @@ async fn get(bench: &Bench, path: &str) -> (u16, String) {
 fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
     with_bench(Vec::new, |bench| async move {
         let script = format!("echo hello; echo oops >&2; {FOREVER}");
-        bench.run(&[pod("web", &script)]).await;
+        let mut web = pod("web", &script);
+        let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 1});
+        web["spec"]["containers"][0]["readinessProbe"] = probe;
+        bench.run(&[web]).await;
 
         let (out, err, code) = run(&bench, &["sh", "-c", "echo a b; echo c >&2; exit 7"]).await;
         assert_eq!((out.as_str(), err.as_str(), code), ("a b\n", "c\n", 7));
@@ -82,7 +92,10 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
         let stream = bench.client.command(&request(&["sh"], true, true)).await.expect("a shell");
         let (mut input, mut output) = stream.split();
         input.resize(123, 45).await.expect("sent");
-        input.write(b"stty size; echo x >&2; exit 3\n").await.expect("sent");
+        // The terminal may get its size after the command starts, and shows what is typed.
+        let typed =
+            b"until stty size | grep -q '45 123'; do sleep 0.1; done; echo si''zed >&2; exit 3\n";
+        input.write(typed).await.expect("sent");
         let mut seen = String::new();
         let code = loop {
             match timeout(DEADLINE, output.next()).await.expect("in time").expect("whole") {
@@ -93,7 +106,7 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
                 other => panic!("{other:?} after {seen}"),
             }
         };
-        assert!(seen.contains("45 123") && code == 3, "{code}: {seen}");
+        assert!(seen.contains("sized") && code == 3, "{code}: {seen}");
 
         let (status, log) = get(&bench, "/containerLogs/shop/web/main").await;
         assert_eq!(status, 200);
@@ -115,6 +128,35 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
         assert!(running.contains("\"name\":\"main\"") && !running.contains("phase"), "{running}");
         let (_, metrics) = get(&bench, "/metrics").await;
         assert!(metrics.contains("kubelet_running_pods 1\n"), "{metrics}");
+        // Linux counts CPU time and memory of every process.
+        let of_main = format!(
+            "{{container=\"main\",image=\"{BUSYBOX_IMAGE}\",namespace=\"shop\",pod=\"web\"}} "
+        );
+        let number = |text: &str, name: &str| -> Option<f64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}{of_main}")));
+            line?.parse().ok()
+        };
+        let (_, metrics) = get(&bench, "/metrics/cadvisor").await;
+        for name in
+            ["container_memory_usage_bytes", "container_start_time_seconds", "container_threads"]
+        {
+            assert!(number(&metrics, name).is_some_and(|value| value > 0.0), "{name}: {metrics}");
+        }
+        assert!(
+            metrics.contains(
+                "container_cpu_usage_seconds_total{container=\"\",cpu=\"total\",image=\"\""
+            ),
+            "{metrics}"
+        );
+        let (_, metrics) = get(&bench, "/metrics/probes").await;
+        let results = format!(
+            "prober_probe_total{{container=\"main\",namespace=\"shop\",pod=\"web\",pod_uid=\"{}\",\
+             probe_type=\"Readiness\",result=\"successful\"}} ",
+            uid("web")
+        );
+        let count =
+            metrics.lines().find_map(|line| line.strip_prefix(&results)?.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count > 0), "{metrics}");
         for path in ["/healthz", "/healthz/ping", "/healthz/syncloop"] {
             assert_eq!(get(&bench, path).await, (200, "ok".to_owned()), "{path}");
         }
@@ -133,13 +175,14 @@ fn what_is_not_there_is_refused_in_a_kubelets_words() {
             ("/containerLogs/shop/web/main?limitBytes=0", 422, "Invalid request."),
             ("/exec/shop/web/main?command=sh&output=1", 400, "Upgrade request required"),
             ("/run/shop/web/main?cmd=ls", 405, "Method Not Allowed"),
-            ("/metrics/cadvisor", 501, "nothing on this node counts"),
             ("/nothing", 404, "Page Not Found"),
         ] {
             let (found, text) = get(&bench, path).await;
             assert_eq!(found, status, "{path}: {text}");
             assert!(text.contains(words), "{path}: {text}");
         }
+        let (status, words) = get_from(&bench, "/pods", "pages.example").await;
+        assert_eq!(status, 403, "a page whose name leads here: {words}");
         let client = &bench.client;
         let refused = |request: CommandRequest| async move {
             match client.command(&request).await.expect_err("refused") {

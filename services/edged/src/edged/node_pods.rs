@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::ContainerLogs;
 use crate::desired::compressed_object::CompressedObject;
 use crate::runtime::NodeRuntime;
+use crate::worker::{ProbeTotal, ProbeTotals};
 
 /// Queries that may wait for the supervisor; past this a reader waits.
 pub(super) const QUERIES_MAX: usize = 16;
@@ -17,6 +18,7 @@ pub struct NodePods {
     node: NodeName,
     runtime: NodeRuntime,
     queries: mpsc::Sender<PodQuery>,
+    probes: ProbeTotals,
 }
 
 /// The pod worker has ended, and answers no query.
@@ -52,8 +54,9 @@ impl NodePods {
         node: NodeName,
         runtime: NodeRuntime,
         queries: mpsc::Sender<PodQuery>,
+        probes: ProbeTotals,
     ) -> Self {
-        Self { node, runtime, queries }
+        Self { node, runtime, queries, probes }
     }
 
     /// The node.
@@ -69,6 +72,11 @@ impl NodePods {
     /// The logs of its containers.
     pub fn logs(&self) -> ContainerLogs {
         ContainerLogs(self.runtime.clone())
+    }
+
+    /// The results of the probes of its pods.
+    pub fn probes(&self) -> Vec<ProbeTotal> {
+        self.probes.list()
     }
 
     /// The desired pods, each with the status that the node reported last, by key.

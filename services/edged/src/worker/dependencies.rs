@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ProbeTotals;
 use crate::api::client::EdgeClient;
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
@@ -52,6 +53,7 @@ pub(crate) struct WorkerDependencies {
     pub(crate) reporter: PodReporter,
     pub(crate) events: EventRecorder,
     pub(crate) metrics: EdgedCounts,
+    pub(crate) probes: ProbeTotals,
     /// One permit for each pod that is being started.
     pub(crate) adding: Semaphore,
     /// One permit for each pod that is being stopped or cleaned up.

@@ -313,11 +313,11 @@ impl Worker {
             let Some(tracker) = self.containers.get_mut(&container.name) else { continue };
             let Some(attempt) = tracker.attempt() else { continue };
             let age = tracker.age(Timestamp::now());
-            let start = |kind, failing| {
-                let signals = self.signals.clone();
-                let run = ProbedRun { attempt, age, failing };
-                let start = || probe::start(kind, container, &target, run, signals);
-                can_be_probed.then(start).flatten()
+            let start = |kind: ProbeKind, failing| {
+                kind.of(container).filter(|_| can_be_probed)?;
+                let counter = self.probes.counter(&container.name, kind);
+                let run = ProbedRun { attempt, age, failing, counter };
+                probe::start(kind, container, &target, run, self.signals.clone())
             };
             let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
             if is_startup_due {

@@ -1,6 +1,7 @@
 //! Probes: check a container periodically, and signal the pod's worker when the verdict changes, or
 //! the answer of a probe that fails.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use super::handler::{Handler, Target};
 use super::probe_failure::ProbeFailure;
+use super::probe_totals::ProbeCounter;
 use super::signal::{ProbeFinding, ProbeKind, Signal, Signals};
 
 /// The verdict from the results of a probe: it changes after enough equal results in a row.
@@ -29,6 +31,8 @@ pub(crate) struct ProbedRun {
     pub(crate) age: Duration,
     /// The failure of this probe that the worker knows, from an earlier run or an earlier worker.
     pub(crate) failing: Option<ProbeFailure>,
+    /// Counts the results.
+    pub(crate) counter: Arc<ProbeCounter>,
 }
 
 /// The results of a probe that the worker gets: each change of the verdict, and of a probe that fails the
@@ -147,7 +151,7 @@ pub(crate) fn start(
     run: ProbedRun,
     signals: Signals,
 ) -> Option<Prober> {
-    let ProbedRun { attempt, age, failing } = run;
+    let ProbedRun { attempt, age, failing, counter } = run;
     let probe = kind.of(container)?;
     let handler = Handler::of_probe(probe)?;
     let mut findings = Findings::new(kind, probe, failing);
@@ -163,6 +167,7 @@ pub(crate) fn start(
             ticks.tick().await;
             // A probe waits most of the time. Its request is boxed, and takes no memory meanwhile.
             let result = Box::pin(handler.run(&target, timeout)).await;
+            counter.count(result.is_ok());
             let finding = findings.apply(result, Instant::now(), Timestamp::now());
             let Some(finding) = finding else { continue };
             let container = target.container.clone();

@@ -89,6 +89,15 @@ impl ProbeKind {
         }
     }
 
+    /// The name of the kind in Events and metrics.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+
     /// The container's probe of this kind.
     pub(crate) fn of(self, container: &Container) -> Option<&Probe> {
         match self {
