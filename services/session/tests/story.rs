@@ -304,6 +304,7 @@ fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<Hu
         positions: vec![position],
         window_bytes: window,
         connection: 1,
+        takes_dials: false,
     };
     let outputs = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
     assert_eq!(outputs, [HubOutput::Identify(identity(3))]);
@@ -625,6 +626,7 @@ fn a_hello_names_no_other_node() {
         positions: Vec::new(),
         window_bytes: 1,
         connection: 1,
+        takes_dials: false,
     };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
     let Some(HubOutput::Close(HubCloseReason::Refused(refusal))) = outputs.last() else {
@@ -645,6 +647,7 @@ fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
             positions: Vec::new(),
             window_bytes: 1,
             connection: 1,
+        takes_dials: false,
         };
         let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
         let Some(HubOutput::Close(HubCloseReason::Violation(violation))) = outputs.last() else {
