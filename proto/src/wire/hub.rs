@@ -2,8 +2,8 @@
 
 use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
-    Compare, Dial, DialId, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
-    RefusalCode, RefusedReport, ReportsAcked, Welcome,
+    Compare, Dial, DialId, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode,
+    PushedChange, Refusal, RefusalCode, RefusedReport, ReportsAcked, Welcome,
 };
 
 use super::packed::{pack, unpack};

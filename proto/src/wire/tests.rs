@@ -10,10 +10,10 @@ use headwater_event::{
     StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
-    Welcome,
+    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
+    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -264,9 +264,8 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         response().prop_map(HubMessage::Response),
         (stream(), ".{0,8}")
             .prop_map(|(stream, reason)| HubMessage::ParkNotice(ParkNotice { stream, reason })),
-        any::<([u8; 16], u64)>().prop_map(|(id, within_ms)| {
-            HubMessage::Dial(Dial { id: DialId(id), within_ms })
-        }),
+        any::<([u8; 16], u64)>()
+            .prop_map(|(id, within_ms)| { HubMessage::Dial(Dial { id: DialId(id), within_ms }) }),
         ".{0,8}".prop_map(|reason| HubMessage::Goodbye(Goodbye { reason })),
         (code, ".{0,8}").prop_map(|(code, message)| HubMessage::Refusal(Refusal { code, message })),
     ]

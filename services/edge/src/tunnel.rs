@@ -213,7 +213,8 @@ impl Tunnel {
     async fn connect(&mut self, route: &HubRoute) -> Result<Channel, DialError> {
         let made = redial(route, self.tls.as_ref()).await?;
         let channel = made.channel.clone();
-        let connection = Connection { route: route.clone(), channel: made.channel, trust: made.trust };
+        let connection =
+            Connection { route: route.clone(), channel: made.channel, trust: made.trust };
         self.connection = Some(connection);
         Ok(channel)
     }

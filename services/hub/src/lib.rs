@@ -45,5 +45,5 @@ pub use hub::{Hub, HubConfig, HubDependencies, HubError, HubHandle, HubView, Lag
 pub use limits::HubLimits;
 pub use metrics::HubMetrics;
 pub use presence::PresenceFeed;
-pub use tunnels::DialError;
 pub use requests::{NoRequestHandler, RequestHandler};
+pub use tunnels::DialError;

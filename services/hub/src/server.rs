@@ -23,8 +23,8 @@ use tonic::transport::Server;
 use endpoint::ReplicationEndpoint;
 use headwater_proto::replication::tunnel_server::TunnelServer;
 pub(crate) use peer::{Peer, not_trusted};
-use tunnel::TunnelEndpoint;
 pub(crate) use service::{IncomingMessage, OutgoingMessage, open_session};
+use tunnel::TunnelEndpoint;
 
 use crate::metrics::HandshakeMetrics;
 use crate::session::SessionDependencies;

@@ -40,7 +40,9 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
 use headwater_identity::{Distrust, PeerTrust};
-use headwater_session::message::{Dial, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
+use headwater_session::message::{
+    Dial, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response,
+};
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -289,10 +291,12 @@ impl SessionTask {
     }
 
     fn leave(self) {
-        let Self { hub, id, node, session, subscribed, position, .. } = self;
+        let Self { hub, id, node, session, subscribed, position, dials, .. } = self;
         hub.fold.subscriptions().remove(id, &subscribed);
         hub.sessions.remove(id, &node);
         position.publish_last(&session, &node, &hub);
+        // Behind the last position, which the clients that wait are given.
+        dials.inspect(|dials| dials.end());
     }
 }
 

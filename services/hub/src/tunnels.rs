@@ -45,12 +45,16 @@ pub(crate) async fn dial(
     let id = draw_id(&*hub.chance);
     let pending = hub.dials.add(id, node).ok_or(DialError::HubBusy)?;
     let within_ms = u64::try_from(DIAL_WITHIN.as_millis()).unwrap_or(u64::MAX);
-    match hub.sessions.dial(node, Dial { id, within_ms }) {
-        Some(true) => {}
-        Some(false) => return Err(DialError::Earlier { node: node.clone() }),
-        None => return Err(DialError::absent(node, &hub.name, contact(hub, node).as_ref())),
-    }
-    match timeout(DIAL_WITHIN, pending.opened()).await {
+    let absent = || DialError::absent(node, &hub.name, contact(hub, node).as_ref());
+    let dials = hub.sessions.dials(node).ok_or_else(absent)?;
+    let dials = dials.ok_or_else(|| DialError::Earlier { node: node.clone() })?;
+    dials.add(Dial { id, within_ms });
+    let opened = tokio::select! {
+        biased;
+        opened = timeout(DIAL_WITHIN, pending.opened()) => opened,
+        () = dials.ended() => return Err(absent()),
+    };
+    match opened {
         Ok(Some(Ok(stream))) => Ok(stream),
         Ok(Some(Err(refusal))) => Err(DialError::refused(node, refusal)),
         Ok(None) => Err(DialError::Stopping),

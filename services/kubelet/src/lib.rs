@@ -26,6 +26,7 @@
 //! | [`route`], [`query`] | what a request names (pure) |
 //! | [`access`] | which client may ask (pure) |
 //! | [`client`] | the client of a person on the node |
+//! | [`fleet`] | the server of many nodes on one port, which a hub offers |
 //! | `server` | connections and their bounds |
 //! | `handler` | the answer to one request |
 //! | `response` | bodies and refusals |
@@ -37,6 +38,7 @@
 pub mod access;
 pub mod client;
 mod container_logs;
+pub mod fleet;
 mod handler;
 mod metrics;
 pub mod query;

@@ -1,7 +1,9 @@
 //! Connections and their bounds.
 
+use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -9,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_identity::{Acceptor, ClientPeer, REFRESH_INTERVAL};
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::handler::{Client, Kubelet};
+use crate::handler::{Client, KubeletLimits};
+use crate::response::Body;
 use crate::stall::{WriteLimit, WriteTime};
 
 /// The most bytes of a request's head: a command is in it, of at most 64 KiB, and the headers of a
@@ -55,6 +60,21 @@ pub enum Door {
     },
 }
 
+/// What answers the requests of a door.
+pub(crate) trait Server: Clone + Send + Sync + 'static {
+    /// Its bounds.
+    fn limits(&self) -> &KubeletLimits;
+
+    /// The answer to a request. `time` is how long the client may take to read it.
+    fn answer(
+        self,
+        request: Request<Incoming>,
+        client: Client,
+        time: WriteTime,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send;
+}
+
 /// The local socket cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("the socket {} of the kubelet's server cannot be created", socket.display())]
@@ -83,6 +103,14 @@ pub fn listen_local(socket: &Path) -> Result<UnixListener, ListenError> {
 }
 
 impl Door {
+    /// The address of the listener; `None`: it is a socket in the file system.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Local(_) => None,
+            Self::Loopback(listener) | Self::Tls { listener, .. } => listener.local_addr().ok(),
+        }
+    }
+
     async fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Local(listener) => {
@@ -99,8 +127,8 @@ impl Door {
 }
 
 /// Serves the clients of one door until `stop`. Streams end with it.
-pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(kubelet.limits().connections));
+pub(crate) async fn serve(server: impl Server, door: Door, stop: CancellationToken) {
+    let slots = Arc::new(Semaphore::new(server.limits().connections));
     let connections = TaskTracker::new();
     let door = Arc::new(door);
     let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
@@ -122,8 +150,8 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
         };
         match (slot, accepted) {
             (Ok(slot), Ok(stream)) => {
-                let (kubelet, door, stop) = (kubelet.clone(), door.clone(), stop.clone());
-                connections.spawn(admit(kubelet, door, stream, slot, stop));
+                let (server, door, stop) = (server.clone(), door.clone(), stop.clone());
+                connections.spawn(admit(server, door, stream, slot, stop));
             }
             (_, Err(error)) => {
                 tracing::debug!(%error, "a connection to the kubelet's server was not accepted");
@@ -138,22 +166,25 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
 
 /// Finds out who the client is, and serves its connection.
 async fn admit(
-    kubelet: Kubelet,
+    server: impl Server,
     door: Arc<Door>,
     stream: Socket,
     slot: OwnedSemaphorePermit,
     stop: CancellationToken,
 ) {
     let Door::Tls { acceptor, access, .. } = &*door else {
-        return connection(kubelet, stream, Client::Local, slot, stop).await;
+        return connection(server, stream, Client::Local, slot, stop).await;
     };
     match timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await {
         Ok(Ok((stream, peer))) => {
+            let (_, tls) = stream.get_ref();
+            let server_name = tls.server_name().map(Into::into);
             let client = Client::Remote {
+                server_name,
                 peer: peer.map(|ClientPeer { certificate, trust }| (Arc::new(certificate), trust)),
                 access: Arc::new(access.clone()),
             };
-            connection(kubelet, stream, client, slot, stop).await;
+            connection(server, stream, client, slot, stop).await;
         }
         Ok(Err(error)) => {
             tracing::debug!(reason = error.reason(), %error, "a TLS handshake failed");
@@ -164,7 +195,7 @@ async fn admit(
 
 /// Serves one connection until the client closes it, it is upgraded, or the server stops.
 async fn connection<S>(
-    kubelet: Kubelet,
+    server: impl Server,
     stream: S,
     client: Client,
     slot: OwnedSemaphorePermit,
@@ -172,13 +203,13 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = *kubelet.limits();
+    let limits = *server.limits();
     let time = WriteTime::new(limits.write_within);
     let stream = WriteLimit::new(stream, time.clone());
     let service = service_fn(|request| {
-        let (kubelet, client, time) = (kubelet.clone(), client.clone(), time.clone());
+        let (server, client, time) = (server.clone(), client.clone(), time.clone());
         let stop = stop.clone();
-        async move { kubelet.answer(request, client, time, stop).await }
+        async move { server.answer(request, client, time, stop).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -647,7 +647,7 @@ fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
             positions: Vec::new(),
             window_bytes: 1,
             connection: 1,
-        takes_dials: false,
+            takes_dials: false,
         };
         let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
         let Some(HubOutput::Close(HubCloseReason::Violation(violation))) = outputs.last() else {

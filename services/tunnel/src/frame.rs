@@ -21,11 +21,7 @@ pub(crate) fn end() -> wire::TunnelFrame {
 }
 
 /// The first frame of the edge.
-pub fn open(
-    id: [u8; 16],
-    node: &str,
-    refusal: Option<wire::TunnelRefusal>,
-) -> wire::TunnelFrame {
+pub fn open(id: [u8; 16], node: &str, refusal: Option<wire::TunnelRefusal>) -> wire::TunnelFrame {
     let open = wire::TunnelOpen { id: id.to_vec().into(), node: node.to_owned(), refusal };
     wire::TunnelFrame { frame: Some(Frame::Open(open)) }
 }

@@ -316,7 +316,8 @@ mod tests {
         });
         let mut flown = 600;
         while flown < 2 * WINDOW_BYTES {
-            let Some(Frame::Bytes(bytes)) = bench.from_relay.recv().await.expect("one").frame else {
+            let Some(Frame::Bytes(bytes)) = bench.from_relay.recv().await.expect("one").frame
+            else {
                 continue;
             };
             flown += bytes.len();

@@ -53,25 +53,8 @@ impl PodDoors {
     /// See [`PodServerError`].
     pub(crate) async fn open(socket: PathBuf, listen: &Listen) -> Result<Self, PodServerError> {
         let mut doors = vec![Door::Local(listen_local(&socket)?)];
-        let bind = async |address: SocketAddr| {
-            let bound = TcpListener::bind(address).await;
-            bound.map_err(|source| PodServerError::Address { address, source })
-        };
-        match listen {
-            Listen::Off => {}
-            Listen::Loopback(address) => doors.push(Door::Loopback(bind(*address).await?)),
-            Listen::Tls(address, files, access) => {
-                let acceptor = Acceptor::open_http1(files.clone(), system_clock())?;
-                let listener = bind(*address).await?;
-                doors.push(Door::Tls { listener, acceptor, access: access.clone() });
-            }
-        }
-        let port = doors.iter().find_map(|door| match door {
-            Door::Local(_) => None,
-            Door::Loopback(listener) | Door::Tls { listener, .. } => {
-                listener.local_addr().ok().map(|address| address.port())
-            }
-        });
+        doors.extend(door(listen).await?);
+        let port = doors.iter().find_map(Door::address).map(|address| address.port());
         Ok(Self { socket, doors, port })
     }
 
@@ -83,6 +66,26 @@ impl PodDoors {
         let tasks = self.doors.into_iter().map(serve).collect();
         PodServer { socket: self.socket, stop, tasks }
     }
+}
+
+/// Opens the door for API servers; `None`: there is none.
+///
+/// # Errors
+/// See [`PodServerError`].
+pub(crate) async fn door(listen: &Listen) -> Result<Option<Door>, PodServerError> {
+    let bind = async |address: SocketAddr| {
+        let bound = TcpListener::bind(address).await;
+        bound.map_err(|source| PodServerError::Address { address, source })
+    };
+    Ok(match listen {
+        Listen::Off => None,
+        Listen::Loopback(address) => Some(Door::Loopback(bind(*address).await?)),
+        Listen::Tls(address, files, access) => {
+            let acceptor = Acceptor::open_http1(files.clone(), system_clock())?;
+            let listener = bind(*address).await?;
+            Some(Door::Tls { listener, acceptor, access: access.clone() })
+        }
+    })
 }
 
 impl PodServer {

@@ -20,6 +20,7 @@ use super::images::Images;
 use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
+use super::streams::Streams;
 use crate::tls::Tls;
 
 /// The settings of an edge.
@@ -50,6 +51,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) images: Images,
     /// The server with a kubelet's paths.
     pub(crate) kubelet: Kubelet,
+    /// The streams of API servers through a hub.
+    pub(crate) streams: Streams,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -92,6 +95,7 @@ impl Default for EdgeSettings {
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
+            streams: Streams::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -138,6 +142,7 @@ impl Settings for EdgeSettings {
         self.pod_bounds().check()?;
         self.cri.check(self.runtime)?;
         self.kubelet.door()?;
+        self.streams.check(self.edged)?;
         if !self.edged && self.kubelet.listen.is_some() {
             let what = "with --no-edged this process runs no pods: set kubelet.listen of `headwater \
                         edged` instead";

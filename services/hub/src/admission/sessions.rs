@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{Identity, NodeName, NodeProgress};
-use headwater_session::message::{Dial, Refusal};
+use headwater_session::message::Refusal;
 use headwater_session::{SessionId, SessionRegistry};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -165,13 +165,11 @@ impl Sessions {
         Some(position)
     }
 
-    /// Dials the edge of `node`; `Some(false)`: it takes no dials, `None`: it has no session.
-    pub(crate) fn dial(&self, node: &NodeName, dial: Dial) -> Option<bool> {
+    /// The dials of the session of `node`; `Some(None)`: its edge takes none, `None`: it has no session.
+    pub(crate) fn dials(&self, node: &NodeName) -> Option<Option<Arc<DialQueue>>> {
         let table = self.lock();
         let (session, _) = table.registry.live(node)?;
-        let dials = table.live.get(&session)?.dials.as_ref();
-        dials.inspect(|dials| dials.add(dial));
-        Some(dials.is_some())
+        table.live.get(&session).map(|live| live.dials.clone())
     }
 
     /// Whether a node has a session.

@@ -50,7 +50,8 @@ impl Tunnel for TunnelEndpoint {
         let mut incoming = request.into_inner();
         let first = timeout(hub.limits.hello_within, incoming.next()).await;
         let opened = first.ok().flatten().transpose()?.and_then(frame::opened);
-        let opened = opened.ok_or_else(|| Status::failed_precondition("a stream begins with open"))?;
+        let opened =
+            opened.ok_or_else(|| Status::failed_precondition("a stream begins with open"))?;
         peer.set_hello_received();
         let claims: NodeName = opened
             .node

@@ -27,7 +27,9 @@ pub enum DialError {
         hub: String,
     },
     /// The edge takes no dials.
-    #[error("node {node} takes no streams: its edge is of an earlier version, or has them switched off")]
+    #[error(
+        "node {node} takes no streams: its edge is of an earlier version, or has them switched off"
+    )]
     Earlier {
         /// The node.
         node: NodeName,

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use headwater_session::message::Dial;
 use headwater_tunnel::STREAMS_MAX;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 /// The most dials that wait. A session sends them at once, unless its socket takes nothing.
 const DIALS_MAX: usize = 2 * STREAMS_MAX;
@@ -15,6 +16,7 @@ const DIALS_MAX: usize = 2 * STREAMS_MAX;
 pub(crate) struct DialQueue {
     dials: Mutex<VecDeque<Dial>>,
     added: Notify,
+    ended: CancellationToken,
 }
 
 impl DialQueue {
@@ -25,6 +27,16 @@ impl DialQueue {
             dials.push_back(dial);
             self.added.notify_one();
         }
+    }
+
+    /// The session has ended.
+    pub(crate) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Waits until the session has ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 
     /// Waits for a dial. Cancel safe.

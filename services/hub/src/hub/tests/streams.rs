@@ -115,8 +115,10 @@ async fn an_edge_has_one_connection_until_a_client_waits_for_a_stream() {
     let absent = view.dial(&node).await.expect_err("no edge has connected");
     assert!(matches!(absent, crate::DialError::Absent { contact: None, .. }), "{absent}");
     let edge = edge(&dir, way, issuer.connector("headwater://node/a")).await;
-    until_true("a session", async || view.node_positions().get(&node).is_some_and(|at| at.connected))
-        .await;
+    until_true("a session", async || {
+        view.node_positions().get(&node).is_some_and(|at| at.connected)
+    })
+    .await;
     assert_eq!(connections.counts(), (1, 1));
 
     // Its pod worker is not there.
@@ -133,9 +135,7 @@ async fn an_edge_has_one_connection_until_a_client_waits_for_a_stream() {
 
     // Nothing reads the first one, and the second one carries its bytes.
     let (mut unread, mut full) = (Vec::new(), 0);
-    while let Ok(written) =
-        timeout(Duration::from_millis(200), first.write(&[1; 8 << 10])).await
-    {
+    while let Ok(written) = timeout(Duration::from_millis(200), first.write(&[1; 8 << 10])).await {
         full += written.expect("written");
         unread.push(());
         assert!(full < 4 * BULK_BYTES, "its window has no end");
