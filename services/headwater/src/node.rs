@@ -180,7 +180,7 @@ impl Node {
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
-        let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet).await {
+        let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet, None).await {
             Ok(doors) => doors,
             Err(error) => {
                 node.end_edge().await;

@@ -50,4 +50,4 @@ mod streams;
 mod usage;
 
 pub use handler::{Kubelet, KubeletLimits};
-pub use server::{Door, ListenError, listen_local};
+pub use server::{Door, ListenError, listen_local, listen_shared};

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,6 +47,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub enum Door {
     /// A socket that only the node's user and root can open: a person on the gateway.
     Local(UnixListener),
+    /// A socket that one more user can open: the edge of the node, as a process with fewer rights.
+    Shared {
+        /// The listener.
+        listener: UnixListener,
+        /// The user.
+        user: u32,
+    },
     /// Without TLS, on loopback: every user of the machine may ask.
     Loopback(TcpListener),
     /// With TLS: clients prove who they are.
@@ -102,11 +109,23 @@ pub fn listen_local(socket: &Path) -> Result<UnixListener, ListenError> {
     Ok(listener)
 }
 
+/// Makes a socket that the user and its primary group can open, besides its owner and root.
+///
+/// # Errors
+/// See [`ListenError`].
+pub fn listen_shared(socket: &Path, user: u32, group: u32) -> Result<Door, ListenError> {
+    let failed = |source| ListenError { socket: socket.to_owned(), source };
+    let listener = listen_local(socket)?;
+    chown(socket, None, Some(group)).map_err(failed)?;
+    std::fs::set_permissions(socket, Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(Door::Shared { listener, user })
+}
+
 impl Door {
     /// The address of the listener; `None`: it is a socket in the file system.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Local(_) => None,
+            Self::Local(_) | Self::Shared { .. } => None,
             Self::Loopback(listener) | Self::Tls { listener, .. } => listener.local_addr().ok(),
         }
     }
@@ -115,6 +134,15 @@ impl Door {
         match self {
             Self::Local(listener) => {
                 listener.accept().await.map(|(stream, _)| Either::Left(stream))
+            }
+            Self::Shared { listener, user } => {
+                let (stream, _) = listener.accept().await?;
+                let own = nix::unistd::geteuid().as_raw();
+                // Others are in the group of the socket, too.
+                match stream.peer_cred()?.uid() {
+                    peer if [0, own, *user].contains(&peer) => Ok(Either::Left(stream)),
+                    peer => Err(io::Error::other(format!("user {peer} may not ask"))),
+                }
             }
             Self::Loopback(listener) | Self::Tls { listener, .. } => {
                 let (stream, _) = listener.accept().await?;

@@ -136,9 +136,11 @@ fn through_the_hub(runtime: &Path) {
     // Offline: the answer names the last contact.
     assert!(running.ask(&["link", "cut", "gw-1"]).status.success());
     let words = running.wait_for("the end of the session", |_| {
-        let output = tried(&cluster, &["logs", "web", "--tail=1"]);
+        let output = tried(&cluster, &["exec", "web", "--", "true"]);
         (!output.status.success()).then(|| stderr_of(&output))
     });
+    let log = tried(&cluster, &["logs", "web", "--tail=1"]);
+    assert!(stderr_of(&log).contains("ServiceUnavailable"), "{}", stderr_of(&log));
     assert!(words.contains("node gw-1 is not connected to the cloud"), "{words}");
     assert!(words.contains("heard it last at 20"), "{words}");
     assert!(running.ask(&["link", "restore", "gw-1"]).status.success());

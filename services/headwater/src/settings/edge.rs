@@ -193,21 +193,7 @@ impl EdgeSettings {
     /// # Errors
     /// The reason and the remedy, for people.
     pub(crate) fn local_user(&self) -> Result<Option<LocalUser>, String> {
-        let Some(name) = &self.api_user else { return Ok(None) };
-        let found = match name.parse() {
-            Ok(id) => User::from_uid(Uid::from_raw(id)),
-            Err(_) => User::from_name(name),
-        };
-        match found {
-            Ok(Some(User { uid, gid, .. })) => {
-                Ok(Some(LocalUser { user: uid.as_raw(), group: gid.as_raw() }))
-            }
-            Ok(None) => Err(format!(
-                "api_user: this machine has no user {name}: make it, or name \
-                                     another"
-            )),
-            Err(error) => Err(format!("api_user: user {name} cannot be looked up: {error}")),
-        }
+        self.api_user.as_ref().map(|name| user_of("api_user", name)).transpose()
     }
 
     /// Returns the TLS settings.
@@ -244,6 +230,26 @@ impl PartSettings for EdgeSettings {
 
     fn owner(&self) -> String {
         owner_of("edge", self.node.as_ref())
+    }
+}
+
+/// Looks up the user that a setting names, or its number.
+///
+/// # Errors
+/// The reason and the remedy, for people.
+pub(super) fn user_of(setting: &str, name: &str) -> Result<LocalUser, String> {
+    let found = match name.parse() {
+        Ok(id) => User::from_uid(Uid::from_raw(id)),
+        Err(_) => User::from_name(name),
+    };
+    match found {
+        Ok(Some(User { uid, gid, .. })) => {
+            Ok(LocalUser { user: uid.as_raw(), group: gid.as_raw() })
+        }
+        Ok(None) => {
+            Err(format!("{setting}: this machine has no user {name}: make it, or name another"))
+        }
+        Err(error) => Err(format!("{setting}: user {name} cannot be looked up: {error}")),
     }
 }
 
