@@ -8,10 +8,10 @@ use headwater_event::{
     ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
-    Welcome,
+    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
+    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -247,6 +247,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             positions: positions(input)?,
             window_bytes: number(input)?,
             connection: number(input)?,
+            takes_dials: input.arbitrary()?,
         }),
         1 => {
             let received_bytes =
@@ -290,7 +291,8 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
         5 => HubMessage::ParkNotice(ParkNotice { stream: stream(input)?, reason: String::new() }),
         6 => HubMessage::Refusal(refusal()),
         7 => HubMessage::Goodbye(Goodbye { reason: String::new() }),
-        8 => HubMessage::Compare(Compare { stream: stream(input)?, nonce: nonce(input)? }),
+        8 => HubMessage::Dial(Dial { id: DialId(input.arbitrary()?), within_ms: number(input)? }),
+        9 => HubMessage::Compare(Compare { stream: stream(input)?, nonce: nonce(input)? }),
         _ => HubMessage::Push(push(input)?),
     })
 }

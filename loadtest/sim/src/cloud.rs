@@ -186,6 +186,7 @@ impl SimController {
         let sink = source.sink(SinkDependencies {
             act_as: ActAs::Node,
             offline: OfflinePolicy::Keep,
+            kubelet: None,
             events: EventLevel::default(),
             wall_clock: Arc::new(move || of_sink.now_ms()),
             metrics: SinkMetrics::new(&registry).expect("the registry is new"),

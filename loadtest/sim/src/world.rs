@@ -453,6 +453,7 @@ impl Inspect for Inspector {
             HubMessage::Heartbeat(_)
             | HubMessage::Response(_)
             | HubMessage::Goodbye(_)
+            | HubMessage::Dial(_)
             | HubMessage::Unknown => {}
         }
     }

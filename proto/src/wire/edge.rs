@@ -70,6 +70,7 @@ impl From<Hello> for wire::Hello {
             window_bytes: hello.window_bytes,
             log_id: log_id.map(Into::into),
             connection: hello.connection,
+            takes_dials: hello.takes_dials,
         }
     }
 }
@@ -99,6 +100,7 @@ impl TryFrom<wire::Hello> for Hello {
             identity,
             window_bytes: hello.window_bytes,
             connection: hello.connection,
+            takes_dials: hello.takes_dials,
         })
     }
 }

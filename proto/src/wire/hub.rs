@@ -2,8 +2,8 @@
 
 use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
-    Compare, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
-    RefusalCode, RefusedReport, ReportsAcked, Welcome,
+    Compare, Dial, DialId, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode,
+    PushedChange, Refusal, RefusalCode, RefusedReport, ReportsAcked, Welcome,
 };
 
 use super::packed::{pack, unpack};
@@ -11,7 +11,7 @@ use super::position::{hash, hash_bytes};
 use super::request::{verb_from_wire, verb_to_wire};
 use super::{
     CHANGES_MAX, REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most,
-    entry_key, optional, required, stream,
+    entry_key, fixed, optional, required, stream,
 };
 use crate::replication as wire;
 use wire::hub_message::Message;
@@ -30,6 +30,10 @@ impl From<HubMessage> for wire::HubMessage {
             HubMessage::Goodbye(goodbye) => {
                 Message::Goodbye(wire::Goodbye { reason: goodbye.reason })
             }
+            HubMessage::Dial(dial) => Message::Dial(wire::Dial {
+                id: dial.id.0.to_vec().into(),
+                within_ms: dial.within_ms,
+            }),
             HubMessage::Unknown => return Self { message: None },
         };
         Self { message: Some(message) }
@@ -52,6 +56,10 @@ impl TryFrom<wire::HubMessage> for HubMessage {
             Message::Parked(parked) => Self::ParkNotice(parked.try_into()?),
             Message::Refusal(refusal) => Self::Refusal(refusal.try_into()?),
             Message::Goodbye(goodbye) => Self::Goodbye(Goodbye { reason: goodbye.reason }),
+            Message::Dial(dial) => Self::Dial(Dial {
+                id: DialId(fixed(&dial.id, "Dial.id")?),
+                within_ms: dial.within_ms,
+            }),
         })
     }
 }

@@ -10,10 +10,10 @@ use headwater_event::{
     StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
-    Welcome,
+    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
+    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -165,14 +165,15 @@ fn push() -> impl Strategy<Value = Push> {
 
 fn edge_message() -> impl Strategy<Value = EdgeMessage> {
     prop_oneof![
-        (any::<u32>(), identity(), vec(position(), 0..3), any::<u64>(), any::<u64>()).prop_map(
-            |(protocol, identity, positions, window_bytes, connection)| {
+        (any::<u32>(), identity(), vec(position(), 0..3), any::<(u64, u64, bool)>()).prop_map(
+            |(protocol, identity, positions, (window_bytes, connection, takes_dials))| {
                 EdgeMessage::Hello(Hello {
                     protocol,
                     identity,
                     positions,
                     window_bytes,
                     connection,
+                    takes_dials,
                 })
             }
         ),
@@ -263,6 +264,8 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         response().prop_map(HubMessage::Response),
         (stream(), ".{0,8}")
             .prop_map(|(stream, reason)| HubMessage::ParkNotice(ParkNotice { stream, reason })),
+        any::<([u8; 16], u64)>()
+            .prop_map(|(id, within_ms)| { HubMessage::Dial(Dial { id: DialId(id), within_ms }) }),
         ".{0,8}".prop_map(|reason| HubMessage::Goodbye(Goodbye { reason })),
         (code, ".{0,8}").prop_map(|(code, message)| HubMessage::Refusal(Refusal { code, message })),
     ]

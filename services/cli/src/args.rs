@@ -148,6 +148,8 @@ pub struct Up {
     pub runtime: Option<Runtime>,
     #[command(flatten)]
     pub cri: edge::CriArgs,
+    #[command(flatten)]
+    pub kubelet: edge::KubeletArgs,
     /// Address that the nodes state for themselves and their pods [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]
     pub node_address: Option<IpAddr>,

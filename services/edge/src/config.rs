@@ -9,6 +9,7 @@ use crate::api::LocalSettings;
 use crate::connection::address::HubAddress;
 use crate::connection::session::SessionSettings;
 use crate::replica::ReplicaSettings;
+use crate::tunnel::TunnelSettings;
 use crate::upstream::UpstreamSettings;
 
 /// The configuration of an edge. Engines and dependencies are arguments of
@@ -27,6 +28,9 @@ pub struct EdgeConfig {
     pub socket: PathBuf,
     /// A user to which the local API responds, besides the edge's own and root.
     pub local_user: Option<LocalUser>,
+    /// The socket of the kubelet's server of the node, to which clients of a hub come; `None`: they do
+    /// not.
+    pub pod_socket: Option<PathBuf>,
     /// The bounds.
     pub settings: Settings,
 }
@@ -51,6 +55,8 @@ pub struct Settings {
     pub upstream: UpstreamSettings,
     /// The local API.
     pub local: LocalSettings,
+    /// The streams of clients of a hub.
+    pub tunnel: TunnelSettings,
 }
 
 impl EdgeConfig {
@@ -67,6 +73,7 @@ impl EdgeConfig {
             tls: None,
             socket,
             local_user: None,
+            pod_socket: None,
             settings: Settings::default(),
         }
     }

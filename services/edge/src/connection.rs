@@ -17,4 +17,4 @@ pub(crate) mod dialer;
 pub(crate) mod link;
 mod send_queue;
 pub mod session;
-mod transport;
+pub(crate) mod transport;

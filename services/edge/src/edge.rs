@@ -22,6 +22,7 @@ use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::api;
 use crate::api::handler::ApiHandler;
@@ -34,6 +35,7 @@ use crate::exit::{Database, EdgeExit, StartError};
 use crate::parts::EdgeParts;
 use crate::replica::ReplicaCommand;
 use crate::status::EdgeStatus;
+use crate::tunnel::{DIALS_MAX, TunnelCommand, TunnelTask};
 use crate::upstream::UpstreamCommand;
 
 /// How long calls in progress may take to end when the edge stops.
@@ -70,8 +72,9 @@ impl Edge {
     ) -> Result<EdgeHandle, StartError> {
         check_tls(&config)?;
         let socket = api::bind(&config.socket, config.local_user)?;
+        let (tunnel, streams) = tunnel(&config).unzip();
         let EdgeParts { replica, syncer, upstream, session, handler } =
-            open(&config, state, outbox, dependencies).await?;
+            open(&config, state, outbox, dependencies, tunnel).await?;
         let (commands, node) = ((handler.replica.clone(), handler.upstream.clone()), &config.node);
         let stop = CancellationToken::new();
         let running = RunningEdge {
@@ -79,6 +82,9 @@ impl Edge {
             syncer: DatabaseThread::start("sync", node, Database::State, syncer)?,
             upstream: DatabaseThread::start("outbox", node, Database::Outbox, upstream)?,
             session: tokio::spawn(session.run(stop.child_token())),
+            _streams: streams.map(|streams| {
+                AbortOnDropHandle::new(tokio::spawn(streams.run(stop.child_token())))
+            }),
             server: tokio::spawn(api::serve(socket, handler.clone(), stop.child_token())),
             replica_commands: commands.0,
             upstream_commands: commands.1,
@@ -152,17 +158,26 @@ fn check_tls(config: &EdgeConfig) -> Result<(), StartError> {
     Ok(())
 }
 
+/// The task of streams, and the way to it; `None`: the edge takes no dials.
+fn tunnel(config: &EdgeConfig) -> Option<(mpsc::Sender<TunnelCommand>, TunnelTask)> {
+    let (node, settings) = (config.node.clone(), config.settings.tunnel.clone());
+    let socket = config.pod_socket.clone().filter(|_| settings.streams_max > 0)?;
+    let (dials, commands) = mpsc::channel(DIALS_MAX);
+    Some((dials, TunnelTask { node, socket, tls: config.tls.clone(), settings, commands }))
+}
+
 /// Opens the parts of an edge on a thread that may block: opening reads and syncs.
 async fn open(
     config: &EdgeConfig,
     state: Arc<dyn Engine>,
     outbox: Arc<dyn Engine>,
     dependencies: EdgeDependencies,
+    tunnel: Option<mpsc::Sender<TunnelCommand>>,
 ) -> Result<EdgeParts, StartError> {
     let (config, tls) = (config.clone(), config.tls.clone());
     let dial = Arc::new(move |hub| Box::pin(connect(hub, tls.clone())) as _);
     let opening = tokio::task::spawn_blocking(move || {
-        EdgeParts::open(&config, state, outbox, dependencies, dial)
+        EdgeParts::open(&config, state, outbox, dependencies, dial, tunnel)
     });
     opening.await.unwrap_or_else(|panic| {
         let reason = format!("opening it panicked: {panic}");
@@ -179,6 +194,8 @@ struct RunningEdge {
     syncer: DatabaseThread,
     upstream: DatabaseThread,
     session: JoinHandle<()>,
+    /// Ends with the edge.
+    _streams: Option<AbortOnDropHandle<()>>,
     server: JoinHandle<ServerResult>,
     replica_commands: mpsc::Sender<ReplicaCommand>,
     upstream_commands: mpsc::Sender<UpstreamCommand>,

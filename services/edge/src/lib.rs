@@ -17,6 +17,7 @@
 //! | [`connection`] | finds a hub, holds the session with it, retries |
 //! | [`replica`] | owns the state database: folds pushes, syncs, serves reads and watches |
 //! | [`upstream`] | owns the outbox database: identity, reports, pod statuses, MetaSync |
+//! | [`tunnel`] | the second connection: streams from clients of the hub to the node's pods |
 //! | [`meta`] | MetaManager's operations, objects and routing; no I/O |
 //! | [`metrics`], [`dependencies`] | the counts of the edge; its clocks and random numbers |
 //! | `parts` | the upper four, opened and connected by channels |
@@ -43,6 +44,7 @@ mod parts;
 pub mod replica;
 pub mod status;
 pub mod tasks;
+pub mod tunnel;
 pub mod upstream;
 
 pub use config::{EdgeConfig, LocalUser, Settings};
@@ -54,4 +56,5 @@ pub use exit::{Database, EdgeExit, StartError};
 pub use metrics::{EdgeCounts, EdgeMetrics};
 pub use status::EdgeStatus;
 pub use tasks::{EdgeTasks, HubDialer, HubStreams};
+pub use tunnel::TunnelSettings;
 pub use upstream::contents::{OutboxContents, read_outbox};

@@ -20,6 +20,7 @@ use crate::exit::{Database, EdgeExit, StartError};
 use crate::meta::cluster_consumers::ClusterConsumers;
 use crate::meta::worker::WorkerWatches;
 use crate::replica::{EdgeReplica, ReplicaError, Syncer};
+use crate::tunnel::TunnelCommand;
 use crate::upstream::{EdgeUpstream, OpenError, UpstreamDependencies};
 
 /// Commands that wait for an owner. Each caller waits for its reply, so this is no backlog.
@@ -56,6 +57,7 @@ impl EdgeParts {
         outbox: Arc<dyn Engine>,
         dependencies: EdgeDependencies,
         dial: LinkDialer,
+        tunnel: Option<mpsc::Sender<TunnelCommand>>,
     ) -> Result<Self, StartError> {
         let EdgeDependencies { clock, chance, metrics } = dependencies;
         let of_state = |source| StartError::Engine { database: Database::State, source };
@@ -124,6 +126,7 @@ impl EdgeParts {
                 cluster_consumers: cluster_consumers.clone(),
                 worker_watches: worker_watches.subscribe(),
                 connected: connected_sender,
+                tunnel,
             },
         );
         let handler = ApiHandler {

@@ -74,7 +74,7 @@ impl Edge {
             .boxed()
         });
         let EdgeParts { replica, syncer, upstream, session, handler } =
-            EdgeParts::open(config, state, outbox, dependencies, dial)?;
+            EdgeParts::open(config, state, outbox, dependencies, dial, None)?;
         Ok(EdgeTasks {
             replica,
             syncer,

@@ -65,6 +65,7 @@ impl KubernetesApi {
         let sink = self.source.sink(SinkDependencies {
             act_as: self.settings.act_as,
             offline: self.settings.offline,
+            kubelet: self.settings.kubelet(),
             events: self.settings.events,
             wall_clock,
             metrics: SinkMetrics::new(registry)?,

@@ -9,6 +9,7 @@ mod controller_doors;
 mod data_dir;
 mod database;
 mod doctor;
+mod hub_fleet;
 mod kafka;
 mod metrics;
 mod node;

@@ -34,6 +34,7 @@ use crate::node::pod_server::{PodDoors, PodServer, PodServerError};
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
 use crate::settings::kubelet::Listen;
 use crate::settings::pods::PodBounds;
+use crate::settings::streams::Streams;
 use crate::stores::Stores;
 
 /// The first and the last wait before a restart of the edge; each wait doubles.
@@ -54,6 +55,8 @@ pub(crate) struct NodeSettings {
     pub(crate) pod_bounds: PodBounds,
     /// The door for API servers.
     pub(crate) kubelet: Listen,
+    /// The streams of API servers through a hub.
+    pub(crate) streams: Streams,
     /// Whether to reserve room for its databases on the disk.
     pub(crate) has_reserve: bool,
     /// The user that the local API serves besides the edge's own and root.
@@ -149,6 +152,11 @@ impl Node {
         let mut edge = EdgeConfig::new(name.clone(), settings.hubs, socket.clone());
         edge.tls = settings.tls;
         edge.local_user = settings.local_user;
+        edge.settings.tunnel = settings.streams.bounds();
+        edge.pod_socket = match settings.runtime {
+            Some(_) => Some(data.pod_socket(name)?),
+            None => settings.streams.socket,
+        };
         edge.settings.upstream.sync_interval = settings.sync_interval;
         edge.settings.upstream.end_wait = POD_END_WAIT;
 
@@ -172,7 +180,7 @@ impl Node {
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
-        let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet).await {
+        let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet, None).await {
             Ok(doors) => doors,
             Err(error) => {
                 node.end_edge().await;

@@ -38,7 +38,9 @@ use self::cloud::{Cloud, CloudError};
 use self::terminal::Terminal;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::damaged;
+use crate::hub_fleet::HubFleetServer;
 use crate::metrics::Metrics;
+use crate::node::pod_server::PodServerError;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
 use crate::part::signals::Signals;
 use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
@@ -46,6 +48,7 @@ use crate::settings::controller::manifests_are_there;
 use crate::settings::kubelet::Listen;
 use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
+use crate::settings::streams::Streams;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
 use crate::{clock, open_files, part, protection, settings};
@@ -59,6 +62,8 @@ enum UpError {
     Cloud(#[from] CloudError),
     #[error(transparent)]
     Node(#[from] NodeError),
+    #[error(transparent)]
+    PodServer(#[from] PodServerError),
     #[error(transparent)]
     Runtime(#[from] PodRuntimeError),
     #[error(transparent)]
@@ -79,6 +84,8 @@ struct Composition {
     stopped_sources: mpsc::Receiver<SourceError>,
     stop: CancellationToken,
     answering: tokio::task::JoinHandle<()>,
+    /// The kubelet's servers of the nodes, if API servers may ask.
+    fleet: Option<HubFleetServer>,
     /// The server of metrics and health, if there is one.
     serving: Option<tokio::task::JoinHandle<()>>,
     /// The data directory, locked while anything runs.
@@ -208,6 +215,9 @@ impl Composition {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
             cloud.hub.view().set_link(name, true);
         }
+        // The settings were checked.
+        let listen = settings.kubelet.door().unwrap_or(Listen::Off);
+        let fleet = HubFleetServer::start(cloud.hub.view(), &listen).await?;
         let mut nodes = BTreeMap::new();
         let of_nodes = NodeMetrics::new(&metrics)?;
         for name in &names {
@@ -224,6 +234,8 @@ impl Composition {
                 },
                 // One address is not that of several nodes.
                 kubelet: Listen::Off,
+                // Their hub has one port for all.
+                streams: Streams::default(),
                 // A reserve for each of many nodes would be most of the disk, and they share one.
                 has_reserve: false,
                 local_user: None,
@@ -259,6 +271,7 @@ impl Composition {
             stopped_sources,
             stop,
             answering,
+            fleet,
             serving,
             data,
         })
@@ -266,6 +279,9 @@ impl Composition {
 
     /// Stops pods, nodes and cloud. Returns the number of pods that did not end.
     async fn stop(self, grace: Duration) -> usize {
+        if let Some(fleet) = self.fleet {
+            fleet.end().await;
+        }
         let mut stopping = tokio::task::JoinSet::new();
         for node in self.nodes.into_values() {
             stopping.spawn(node.stop(grace));

@@ -20,6 +20,6 @@ mod transfer_limiter;
 
 pub(crate) use error::HUB_STOPS;
 pub(crate) use report_limiter::ReportLimiter;
-pub(crate) use sessions::{Dismissal, Sessions};
+pub(crate) use sessions::{Dismissal, LiveSession, Sessions};
 pub(crate) use token_bucket::TokenBucket;
 pub(crate) use transfer_limiter::{TransferLimiter, TransferSlot};

@@ -13,6 +13,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `follower` | the task that folds the downstream log |
+//! | `contacts` | the last contact of each node with any hub |
 //! | `identities` | the highest identity of each node, folded from the upstream log |
 //! | `state` | whether the fold is complete, and the claims of writers |
 //! | `history` | past changes and events, as the log is folded |
@@ -25,6 +26,7 @@
 //! | `subscriptions` | which sessions wait for which stream |
 //! | `notification_pacer` | when the sessions of a shared stream are notified |
 
+mod contacts;
 mod follower;
 mod heads;
 mod history;
@@ -48,6 +50,7 @@ use headwater_store::{Engine, EngineError, Read};
 use headwater_view::StreamReader;
 use tokio::sync::watch;
 
+use contacts::NodeContacts;
 pub(crate) use follower::DownstreamFollower;
 use heads::StreamHeads;
 use history::History;
@@ -68,6 +71,7 @@ pub(crate) struct Fold {
     heads: Arc<StreamHeads>,
     snapshots: SharedSnapshots,
     identities: KnownIdentities,
+    contacts: NodeContacts,
     subscriptions: StreamSubscriptions,
 }
 
@@ -81,6 +85,7 @@ impl Fold {
             heads: Arc::default(),
             snapshots: SharedSnapshots::default(),
             identities: KnownIdentities::default(),
+            contacts: NodeContacts::default(),
             subscriptions: StreamSubscriptions::default(),
         }
     }
@@ -103,6 +108,11 @@ impl Fold {
     /// The identities that the cloud knows.
     pub(crate) fn identities(&self) -> &KnownIdentities {
         &self.identities
+    }
+
+    /// The last contacts of nodes.
+    pub(crate) fn contacts(&self) -> &NodeContacts {
+        &self.contacts
     }
 
     /// The sessions that wait for streams.

@@ -44,6 +44,7 @@ use crate::metrics::GaugeSource;
 use crate::requests::{FoldRequestHandler, RequestDispatcher};
 use crate::server::{IncomingMessage, Peer, open_session, serve};
 use crate::session::SessionDependencies;
+use crate::tunnels::PendingDials;
 use crate::upstream::{PositionAppender, UpstreamAppender, wipe_bases};
 
 /// How long sessions, and after them the tasks of the hub, may take to end when it stops. Those
@@ -143,6 +144,7 @@ impl Hub {
             requests: RequestDispatcher::new(requests, &limits),
             sessions: Sessions::new(&limits, sessions_stop.clone()),
             presence: Arc::default(),
+            dials: PendingDials::default(),
             reports: ReportLimiter::new(&limits),
             transfers: TransferLimiter::new(
                 limits.transfers_max,
@@ -217,7 +219,7 @@ impl HubHandle {
 }
 
 /// Draws a random UUID, 32 bits at a time.
-fn draw_uuid(chance: &dyn Fn() -> f64) -> Uuid {
+pub(crate) fn draw_uuid(chance: &dyn Fn() -> f64) -> Uuid {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^32")]
     let draw = || u128::from((chance() * 4_294_967_296.0) as u32);
     let bits = (0..4).fold(0, |bits, _| bits << 32 | draw());

@@ -14,6 +14,7 @@
 //! | `requests` | what nodes ask of the cloud: bounds, deadline, handlers |
 //! | `upstream` | appends reports and positions; keeps the bases of report patches |
 //! | `fold` | follows both logs; answers the questions of sessions; notifies them of changes |
+//! | `tunnels` | streams to nodes, for clients of the hub |
 //! | `presence` | which nodes are connected, for the active controller |
 //! | `limits`, `backoff` | the bounds of a hub, and their defaults; the waits before retries |
 //! | `metrics` | what a hub counts |
@@ -35,6 +36,7 @@ mod presence;
 mod requests;
 mod server;
 mod session;
+mod tunnels;
 mod upstream;
 
 pub use headwater_follow::WallClock;
@@ -44,3 +46,4 @@ pub use limits::HubLimits;
 pub use metrics::HubMetrics;
 pub use presence::PresenceFeed;
 pub use requests::{NoRequestHandler, RequestHandler};
+pub use tunnels::DialError;

@@ -43,8 +43,9 @@ pub const SEND_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the largest header list (CONTINUATION floods).
 pub const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 
-/// Streams of one connection: a session, and room for one that replaces it.
-pub const STREAMS_PER_CONNECTION: u32 = 4;
+/// Streams of one connection: a session and one that replaces it; or on an edge's second connection 16
+/// streams for clients, and the refusals of as many more.
+pub const STREAMS_PER_CONNECTION: u32 = 32;
 
 /// Sessions of a hub: twice the ten thousand edges that a hub is made for, so that it can take
 /// over from another one. An idle session costs some 16 KiB.

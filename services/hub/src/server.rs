@@ -10,6 +10,7 @@ mod endpoint;
 mod peer;
 mod service;
 mod socket;
+mod tunnel;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use endpoint::ReplicationEndpoint;
+use headwater_proto::replication::tunnel_server::TunnelServer;
 pub(crate) use peer::{Peer, not_trusted};
 pub(crate) use service::{IncomingMessage, OutgoingMessage, open_session};
+use tunnel::TunnelEndpoint;
 
 use crate::metrics::HandshakeMetrics;
 use crate::session::SessionDependencies;
@@ -56,7 +59,8 @@ pub(crate) async fn serve(
         // Sessions end in order at their age; this ends connections that outlive them.
         .max_connection_age(limits.age_max())
         .max_connection_age_grace(limits.connection_age_grace)
-        .add_service(ReplicationEndpoint::new(hub))
+        .add_service(ReplicationEndpoint::new(hub.clone()))
+        .add_service(TunnelServer::new(TunnelEndpoint::new(hub)))
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
     tokio::select! {
         served = served => if let Err(error) = served {

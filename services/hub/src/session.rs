@@ -40,16 +40,19 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
 use headwater_identity::{Distrust, PeerTrust};
-use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
+use headwater_session::message::{
+    Dial, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response,
+};
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tonic::Status;
 
-use crate::admission::{Dismissal, HUB_STOPS, TransferSlot};
+use crate::admission::{Dismissal, HUB_STOPS, LiveSession, TransferSlot};
 use crate::metrics::{EndReason, HelloOutcome};
 use crate::server::{OutgoingMessage, not_trusted};
+use crate::tunnels::DialQueue;
 use crate::upstream::AppendOutcome;
 use counters::SessionCounters;
 pub(crate) use dependencies::SessionDependencies;
@@ -74,6 +77,8 @@ pub(crate) struct SessionTask {
     session: HubSession,
     outbound: Outbound,
     dismissed: watch::Receiver<Option<Dismissal>>,
+    /// The dials to the edge; `None`: the edge takes none.
+    dials: Option<Arc<DialQueue>>,
     /// Notified when the fold changes in a way that concerns the session.
     changed: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
@@ -110,8 +115,10 @@ impl SessionTask {
     ) {
         let Arrival { session: id, node, valid_until, trust, hello } = arrival;
         let (dismiss, dismissed) = watch::channel(None);
+        let dials = hello.takes_dials.then(Arc::<DialQueue>::default);
         let contact_ms = (hub.wall_clock)();
-        if let Err(error) = hub.sessions.admit(id, &node, dismiss) {
+        let live = LiveSession { dismiss, dials: dials.clone() };
+        if let Err(error) = hub.sessions.admit(id, &node, live) {
             hub.metrics.sessions.hello(HelloOutcome::NotAdmitted(error.metric_name()));
             let refusal = HubMessage::Refusal(error.refusal());
             let _ = outbound.send(Box::new(Ok(refusal.into()))).await;
@@ -123,6 +130,7 @@ impl SessionTask {
             node,
             outbound,
             dismissed,
+            dials,
             changed: hub.fold.subscriptions().add(id),
             subscribed: BTreeSet::new(),
             reports: ReportQueue::new(hub.upstream.clone()),
@@ -196,6 +204,7 @@ impl SessionTask {
                         None => return EndReason::Upstream,
                     },
                     Some(Ok(response)) = self.requests.join_next() => HubInput::Answered(response),
+                    dial = next_dial(self.dials.as_deref()) => HubInput::Dial(dial),
                     () = changed.notified() => HubInput::Advanced,
                     () = self.transfer_slot.granted() => HubInput::Advanced,
                     () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
@@ -282,10 +291,12 @@ impl SessionTask {
     }
 
     fn leave(self) {
-        let Self { hub, id, node, session, subscribed, position, .. } = self;
+        let Self { hub, id, node, session, subscribed, position, dials, .. } = self;
         hub.fold.subscriptions().remove(id, &subscribed);
         hub.sessions.remove(id, &node);
         position.publish_last(&session, &node, &hub);
+        // Behind the last position, which the clients that wait are given.
+        dials.inspect(|dials| dials.end());
     }
 }
 
@@ -299,6 +310,14 @@ async fn dismissal(dismissed: &mut watch::Receiver<Option<Dismissal>>) -> Dismis
         if let Some(dismissal) = dismissed.borrow_and_update().clone() {
             return dismissal;
         }
+    }
+}
+
+/// Waits for a dial; for ever, where the edge takes none.
+async fn next_dial(dials: Option<&DialQueue>) -> Dial {
+    match dials {
+        Some(dials) => dials.next().await,
+        None => pending().await,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::metrics::ServerMetrics;
 use crate::query::{self, LogOptions, QueryError};
 use crate::response::{Body, json, text};
 use crate::route::{ContainerPath, HealthCheck, Route, RouteError};
-use crate::server::{Door, serve};
+use crate::server::{Door, Server, serve};
 use crate::stall::WriteTime;
 use crate::{container_logs, metrics, streams, usage};
 
@@ -86,11 +86,16 @@ pub(crate) enum Client {
     /// The door lets in only those that may ask.
     Local,
     /// A client with or without a certificate.
-    Remote { peer: Option<(Arc<Certificate>, PeerTrust)>, access: Arc<Access> },
+    Remote {
+        peer: Option<(Arc<Certificate>, PeerTrust)>,
+        access: Arc<Access>,
+        /// The name by which the client knows the server.
+        server_name: Option<Arc<str>>,
+    },
 }
 
 /// Why a request has no answer but a refusal.
-enum Refusal {
+pub(crate) enum Refusal {
     Status(StatusCode, String),
     /// A bound is reached: the client comes again.
     Busy(String),
@@ -113,33 +118,6 @@ impl Kubelet {
     /// Serves the clients of one door until `stop`. Streams end with it.
     pub async fn serve(self, door: Door, stop: CancellationToken) {
         serve(self, door, stop).await;
-    }
-
-    pub(crate) fn limits(&self) -> &KubeletLimits {
-        &self.0.limits
-    }
-
-    pub(crate) async fn answer(
-        self,
-        request: Request<Incoming>,
-        client: Client,
-        time: WriteTime,
-        stop: CancellationToken,
-    ) -> Result<Response<Body>, Infallible> {
-        // An earlier answer of this connection may have had another one.
-        time.set(self.0.limits.write_within);
-        let method = request.method().clone();
-        let route = Route::parse(&method, request.uri().path());
-        let name = route.as_ref().map_or("other", Route::name);
-        let _counted = self.0.metrics.begin(&method, name);
-        let answer = match client.check(request.headers(), &route) {
-            Err(denial) => Err(Refusal::from(denial)),
-            Ok(()) => match route {
-                Ok(route) => self.of_route(route, request, time, stop).await,
-                Err(error) => Err(error.into()),
-            },
-        };
-        Ok(answer.unwrap_or_else(Refusal::response))
     }
 
     async fn of_route(
@@ -360,10 +338,51 @@ impl Kubelet {
     }
 }
 
+impl Server for Kubelet {
+    fn limits(&self) -> &KubeletLimits {
+        &self.0.limits
+    }
+
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        client: Client,
+        time: WriteTime,
+        stop: CancellationToken,
+    ) -> Result<Response<Body>, Infallible> {
+        // An earlier answer of this connection may have had another one.
+        time.set(self.0.limits.write_within);
+        let method = request.method().clone();
+        let route = Route::parse(&method, request.uri().path());
+        let name = route.as_ref().map_or("other", Route::name);
+        let _counted = self.0.metrics.begin(&method, name);
+        let answer = match client.check(request.headers(), &route) {
+            Err(denial) => Err(Refusal::from(denial)),
+            Ok(()) => match route {
+                Ok(route) => self.of_route(route, request, time, stop).await,
+                Err(error) => Err(error.into()),
+            },
+        };
+        Ok(answer.unwrap_or_else(Refusal::response))
+    }
+}
+
 impl Client {
+    /// The name by which the client knows the server.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Local => None,
+            Self::Remote { server_name, .. } => server_name.as_deref(),
+        }
+    }
+
     /// Whether the client may ask. A client that may not learns nothing of paths.
-    fn check(&self, headers: &HeaderMap, route: &Result<Route, RouteError>) -> Result<(), Denial> {
-        let Self::Remote { peer, access } = self else { return check_local(headers) };
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        route: &Result<Route, RouteError>,
+    ) -> Result<(), Denial> {
+        let Self::Remote { peer, access, .. } = self else { return check_local(headers) };
         let (certificate, trust) = peer.as_ref().ok_or(Denial::Unauthorized)?;
         let is_valid = SystemTime::now() <= certificate.not_after;
         if !is_valid || trust.clone().check().is_err() {
@@ -374,7 +393,7 @@ impl Client {
 }
 
 impl Refusal {
-    fn response(self) -> Response<Body> {
+    pub(crate) fn response(self) -> Response<Body> {
         match self {
             Self::Status(status, words) => text(status, words),
             Self::Busy(words) => {

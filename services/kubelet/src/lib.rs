@@ -25,6 +25,7 @@
 //! | [`route`], [`query`] | what a request names (pure) |
 //! | [`access`] | which client may ask (pure) |
 //! | [`client`] | the client of a person on the node |
+//! | [`fleet`] | the server of many nodes on one port, which a hub offers |
 //! | `server` | connections and their bounds |
 //! | `handler` | the answer to one request |
 //! | `response` | bodies and refusals |
@@ -36,6 +37,7 @@
 pub mod access;
 pub mod client;
 mod container_logs;
+pub mod fleet;
 mod handler;
 mod metrics;
 pub mod query;
@@ -47,4 +49,4 @@ mod streams;
 mod usage;
 
 pub use handler::{Kubelet, KubeletLimits};
-pub use server::{Door, ListenError, listen_local};
+pub use server::{Door, ListenError, listen_local, listen_shared};

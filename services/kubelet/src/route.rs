@@ -145,6 +145,18 @@ impl Route {
         }
     }
 
+    /// The container or pod that the path names; `None`: it is about the node.
+    pub fn pod(&self) -> Option<&ContainerPath> {
+        match self {
+            Self::ContainerLogs(path)
+            | Self::Exec(path)
+            | Self::Attach(path)
+            | Self::PortForward(path)
+            | Self::Run(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The right that a kubelet asks about.
     pub fn resource(&self) -> Resource {
         let of = |verb, subresource| Resource { verb, subresource };

@@ -1,14 +1,18 @@
 //! Connections and their bounds.
 
+use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_identity::{Acceptor, ClientPeer, REFRESH_INTERVAL};
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::handler::{Client, Kubelet};
+use crate::handler::{Client, KubeletLimits};
+use crate::response::Body;
 use crate::stall::{WriteLimit, WriteTime};
 
 /// The most bytes of a request's head: a command is in it, of at most 64 KiB, and the headers of a
@@ -42,6 +47,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub enum Door {
     /// A socket that only the node's user and root can open: a person on the gateway.
     Local(UnixListener),
+    /// A socket that one more user can open: the edge of the node, as a process with fewer rights.
+    Shared {
+        /// The listener.
+        listener: UnixListener,
+        /// The user.
+        user: u32,
+    },
     /// Without TLS, on loopback: every user of the machine may ask.
     Loopback(TcpListener),
     /// With TLS: clients prove who they are.
@@ -53,6 +65,21 @@ pub enum Door {
         /// The clients that may ask.
         access: Access,
     },
+}
+
+/// What answers the requests of a door.
+pub(crate) trait Server: Clone + Send + Sync + 'static {
+    /// Its bounds.
+    fn limits(&self) -> &KubeletLimits;
+
+    /// The answer to a request. `time` is how long the client may take to read it.
+    fn answer(
+        self,
+        request: Request<Incoming>,
+        client: Client,
+        time: WriteTime,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send;
 }
 
 /// The local socket cannot be made.
@@ -82,11 +109,40 @@ pub fn listen_local(socket: &Path) -> Result<UnixListener, ListenError> {
     Ok(listener)
 }
 
+/// Makes a socket that the user and its primary group can open, besides its owner and root.
+///
+/// # Errors
+/// See [`ListenError`].
+pub fn listen_shared(socket: &Path, user: u32, group: u32) -> Result<Door, ListenError> {
+    let failed = |source| ListenError { socket: socket.to_owned(), source };
+    let listener = listen_local(socket)?;
+    chown(socket, None, Some(group)).map_err(failed)?;
+    std::fs::set_permissions(socket, Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(Door::Shared { listener, user })
+}
+
 impl Door {
+    /// The address of the listener; `None`: it is a socket in the file system.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Local(_) | Self::Shared { .. } => None,
+            Self::Loopback(listener) | Self::Tls { listener, .. } => listener.local_addr().ok(),
+        }
+    }
+
     async fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Local(listener) => {
                 listener.accept().await.map(|(stream, _)| Either::Left(stream))
+            }
+            Self::Shared { listener, user } => {
+                let (stream, _) = listener.accept().await?;
+                let own = nix::unistd::geteuid().as_raw();
+                // Others are in the group of the socket, too.
+                match stream.peer_cred()?.uid() {
+                    peer if [0, own, *user].contains(&peer) => Ok(Either::Left(stream)),
+                    peer => Err(io::Error::other(format!("user {peer} may not ask"))),
+                }
             }
             Self::Loopback(listener) | Self::Tls { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
@@ -99,8 +155,8 @@ impl Door {
 }
 
 /// Serves the clients of one door until `stop`. Streams end with it.
-pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(kubelet.limits().connections));
+pub(crate) async fn serve(server: impl Server, door: Door, stop: CancellationToken) {
+    let slots = Arc::new(Semaphore::new(server.limits().connections));
     let connections = TaskTracker::new();
     let door = Arc::new(door);
     let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
@@ -122,8 +178,8 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
         };
         match (slot, accepted) {
             (Ok(slot), Ok(stream)) => {
-                let (kubelet, door, stop) = (kubelet.clone(), door.clone(), stop.clone());
-                connections.spawn(admit(kubelet, door, stream, slot, stop));
+                let (server, door, stop) = (server.clone(), door.clone(), stop.clone());
+                connections.spawn(admit(server, door, stream, slot, stop));
             }
             (_, Err(error)) => {
                 tracing::debug!(%error, "a connection to the kubelet's server was not accepted");
@@ -138,22 +194,25 @@ pub(crate) async fn serve(kubelet: Kubelet, door: Door, stop: CancellationToken)
 
 /// Finds out who the client is, and serves its connection.
 async fn admit(
-    kubelet: Kubelet,
+    server: impl Server,
     door: Arc<Door>,
     stream: Socket,
     slot: OwnedSemaphorePermit,
     stop: CancellationToken,
 ) {
     let Door::Tls { acceptor, access, .. } = &*door else {
-        return connection(kubelet, stream, Client::Local, slot, stop).await;
+        return connection(server, stream, Client::Local, slot, stop).await;
     };
     match timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await {
         Ok(Ok((stream, peer))) => {
+            let (_, tls) = stream.get_ref();
+            let server_name = tls.server_name().map(Into::into);
             let client = Client::Remote {
+                server_name,
                 peer: peer.map(|ClientPeer { certificate, trust }| (Arc::new(certificate), trust)),
                 access: Arc::new(access.clone()),
             };
-            connection(kubelet, stream, client, slot, stop).await;
+            connection(server, stream, client, slot, stop).await;
         }
         Ok(Err(error)) => {
             tracing::debug!(reason = error.reason(), %error, "a TLS handshake failed");
@@ -164,7 +223,7 @@ async fn admit(
 
 /// Serves one connection until the client closes it, it is upgraded, or the server stops.
 async fn connection<S>(
-    kubelet: Kubelet,
+    server: impl Server,
     stream: S,
     client: Client,
     slot: OwnedSemaphorePermit,
@@ -172,13 +231,13 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = *kubelet.limits();
+    let limits = *server.limits();
     let time = WriteTime::new(limits.write_within);
     let stream = WriteLimit::new(stream, time.clone());
     let service = service_fn(|request| {
-        let (kubelet, client, time) = (kubelet.clone(), client.clone(), time.clone());
+        let (server, client, time) = (server.clone(), client.clone(), time.clone());
         let stop = stop.clone();
-        async move { kubelet.answer(request, client, time, stop).await }
+        async move { server.answer(request, client, time, stop).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

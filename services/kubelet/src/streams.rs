@@ -63,7 +63,7 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 /// Hands the request on to the address, and copies bytes once both sides are upgraded, until one side
 /// ends, nothing moved for `idle`, or `stop`. `slot` is held that long.
 pub(crate) async fn hand_on(
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     address: &StreamAddress,
     slot: OwnedSemaphorePermit,
     time: &WriteTime,
@@ -76,11 +76,28 @@ pub(crate) async fn hand_on(
         .map_err(|_| StreamError::Slow)?
         .and_then(|stream| stream.set_nodelay(true).map(|()| stream))
         .map_err(|source| StreamError::Connect { address: target, source })?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // It ends with either end.
     tokio::spawn(connection.with_upgrades());
+    let mut outgoing = outgoing(&request);
+    *outgoing.uri_mut() = uri;
+    if let Ok(host) = target.to_string().parse() {
+        outgoing.headers_mut().insert(HOST, host);
+    }
+    upgrade(request, outgoing, sender, slot, time, idle, stop).await
+}
+
+/// Sends the `outgoing` form of an upgrade request, and copies bytes once both sides are upgraded.
+pub(crate) async fn upgrade(
+    mut request: Request<Incoming>,
+    outgoing: Request<Empty<Bytes>>,
+    mut sender: http1::SendRequest<Empty<Bytes>>,
+    slot: OwnedSemaphorePermit,
+    time: &WriteTime,
+    idle: Duration,
+    stop: CancellationToken,
+) -> Result<Response<Body>, StreamError> {
     let client = hyper::upgrade::on(&mut request);
-    let outgoing = outgoing(&request, uri, target);
     let answered = timeout(ANSWER_WITHIN, sender.send_request(outgoing)).await;
     let mut answer = answered.map_err(|_| StreamError::Slow)??;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -139,17 +156,14 @@ fn target(url: &str) -> Result<(SocketAddr, Uri), StreamError> {
     Ok((SocketAddr::new(ip, uri.port_u16().unwrap_or(80)), path))
 }
 
-/// The request as the runtime gets it: the client's own, less what is for this server.
-fn outgoing(request: &Request<Incoming>, uri: Uri, target: SocketAddr) -> Request<Empty<Bytes>> {
+/// The request as the next server gets it: the client's own, less what is for this server.
+pub(crate) fn outgoing(request: &Request<Incoming>) -> Request<Empty<Bytes>> {
     let mut outgoing = Request::new(Empty::new());
     *outgoing.method_mut() = request.method().clone();
-    *outgoing.uri_mut() = uri;
+    *outgoing.uri_mut() = request.uri().clone();
     *outgoing.headers_mut() = request.headers().clone();
     for header in [AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING] {
         outgoing.headers_mut().remove(header);
-    }
-    if let Ok(host) = target.to_string().parse() {
-        outgoing.headers_mut().insert(HOST, host);
     }
     outgoing
 }

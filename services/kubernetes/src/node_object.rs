@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster_view::NodeView;
 use crate::digest::{Digest, digest};
+use crate::kubelet_address::KubeletAddress;
 use crate::settings::EDGE_NODES;
 use crate::whole_seconds;
 
@@ -182,6 +183,13 @@ impl NodeStatus {
         let resources: BTreeSet<&String> = resources.flat_map(Map::keys).collect();
         let resources = resources.into_iter().map(|name| name.as_str().into()).collect();
         Self { fields, digest, timed, ready, resources }
+    }
+
+    /// This status with the kubelet's server at another address.
+    pub(crate) fn reached_at(self, address: &KubeletAddress, node: &NodeName) -> Self {
+        let mut status = Value::Object(self.fields);
+        address.put(node, &mut status);
+        Self::of(&status)
     }
 
     /// The strategic merge patch that makes the Node `view` show this status. A condition Ready that

@@ -55,6 +55,7 @@ use crate::access::Connection;
 use crate::act_as::ActAs;
 use crate::cluster_view::ClusterView;
 use crate::event_level::EventLevel;
+use crate::kubelet_address::KubeletAddress;
 use crate::offline::OfflinePolicy;
 
 /// What a sink needs from outside.
@@ -63,6 +64,8 @@ pub struct SinkDependencies {
     pub act_as: ActAs,
     /// What becomes of the pods of a node that is away, where no annotation says so.
     pub offline: OfflinePolicy,
+    /// Where API servers reach the kubelet's servers of the nodes; `None`: at each node.
+    pub kubelet: Option<KubeletAddress>,
     /// Which Events of the nodes it writes.
     pub events: EventLevel,
     /// Milliseconds since the Unix epoch.

@@ -294,6 +294,13 @@ impl EdgeSession {
                 Ok(())
             }
             (_, HubMessage::Unknown) => Ok(()),
+            (_, HubMessage::Dial(dial)) => {
+                // The edge has not offered to take any.
+                if self.settings.takes_dials {
+                    outputs.push(EdgeOutput::Dial(dial));
+                }
+                Ok(())
+            }
             (_, HubMessage::ParkNotice(notice)) => {
                 outputs.push(EdgeOutput::Parked(notice));
                 Ok(())

@@ -70,6 +70,8 @@ pub struct HubSession {
     phase: Phase,
     /// The edge's number of this connection; zero before the hello.
     connection: u64,
+    /// Whether the edge opens streams.
+    takes_dials: bool,
     /// The positions in the hello of streams that are not served yet.
     hello_positions: BTreeMap<StreamId, ReplicaPosition>,
     /// Boxed: a node of the map has room for eleven, and most edges have two.
@@ -116,6 +118,7 @@ impl HubSession {
             node,
             phase: Phase::AwaitingHello,
             connection: 0,
+            takes_dials: false,
             hello_positions: BTreeMap::new(),
             senders: BTreeMap::new(),
             window: SendWindow::default(),
@@ -222,6 +225,12 @@ impl HubSession {
             HubInput::Answered(response) => {
                 if let Some(verb) = self.requests.remove(&response.id) {
                     respond(response, verb, outputs);
+                }
+                Ok(())
+            }
+            HubInput::Dial(dial) => {
+                if self.takes_dials && self.is_open() {
+                    outputs.push(HubOutput::Send(HubMessage::Dial(dial)));
                 }
                 Ok(())
             }

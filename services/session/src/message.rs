@@ -55,6 +55,8 @@ pub enum HubMessage {
     Refusal(Refusal),
     /// The session ends in order; the edge continues at another hub.
     Goodbye(Goodbye),
+    /// A client of the hub waits for a stream to the node.
+    Dial(Dial),
     /// A message that this version does not know. It has no effect.
     Unknown,
 }
@@ -72,6 +74,8 @@ pub struct Hello {
     pub window_bytes: u64,
     /// The number of this connection since the edge's start, from 1; zero: the edge does not count.
     pub connection: u64,
+    /// Whether the edge opens a stream after a [`Dial`].
+    pub takes_dials: bool,
 }
 
 /// A position in a stream, with the state hash there.
@@ -315,6 +319,19 @@ pub struct Goodbye {
     pub reason: String,
 }
 
+/// A client of the hub waits for a stream to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dial {
+    /// Names the stream; drawn by the hub, and taken once.
+    pub id: DialId,
+    /// How long the hub waits, milliseconds from receipt.
+    pub within_ms: u64,
+}
+
+/// The name of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DialId(pub [u8; 16]);
+
 /// Why a session cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -386,6 +403,7 @@ impl HubMessage {
             Self::ParkNotice(_) => "a park notice",
             Self::Refusal(_) => "a refusal",
             Self::Goodbye(_) => "a goodbye",
+            Self::Dial(_) => "a dial",
             Self::Unknown => "a message of another version",
         }
     }

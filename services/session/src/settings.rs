@@ -72,6 +72,8 @@ pub struct EdgeSettings {
     pub summary_entries_max: usize,
     /// See [`SILENCE_MS_MAX`].
     pub silence_ms_max: u64,
+    /// Whether the edge opens streams for clients of the hub.
+    pub takes_dials: bool,
 }
 
 impl Default for EdgeSettings {
@@ -84,6 +86,7 @@ impl Default for EdgeSettings {
             unapplied_max: UNAPPLIED_MAX,
             summary_entries_max: SUMMARY_ENTRIES_MAX,
             silence_ms_max: SILENCE_MS_MAX,
+            takes_dials: false,
         }
     }
 }

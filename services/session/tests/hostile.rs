@@ -196,6 +196,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
                     positions,
                     window_bytes,
                     connection,
+                    takes_dials: false,
                 })
             }),
         (prop_oneof![number(), 100..2_000u64], progress()).prop_map(
@@ -352,7 +353,9 @@ proptest! {
         let boot = Boot { number: 3, nonce: 1 };
         let identity = Identity { node: node(), incarnation: Incarnation(1), boot };
         let window_bytes = u64::MAX;
-        let hello = Hello { protocol: 1, identity, positions, window_bytes, connection: 1 };
+        let (connection, takes_dials) = (1, true);
+        let hello =
+            Hello { protocol: 1, identity, positions, window_bytes, connection, takes_dials };
         let mut all = vec![
             HubInput::Received(EdgeMessage::Hello(hello)),
             HubInput::Admitted { known: None },

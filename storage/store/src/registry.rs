@@ -96,6 +96,8 @@ pub enum TableId {
     IdentityCursors = 0x64,
     /// Per node: the latest start of its edge during which a cluster had its Node.
     NodeRegistrations = 0x65,
+    /// Per node: its last position that the upstream log had, without its streams.
+    NodeContacts = 0x66,
 }
 
 /// The end, exclusive, of the tables that a wipe of the fold deletes. Tables from this byte on
@@ -151,6 +153,7 @@ impl TableId {
         Self::NodeIdentities,
         Self::IdentityCursors,
         Self::NodeRegistrations,
+        Self::NodeContacts,
     ];
 
     /// Returns the first byte of each key of the table.
@@ -218,6 +221,7 @@ mod tests {
                 "63 NodeIdentities",
                 "64 IdentityCursors",
                 "65 NodeRegistrations",
+                "66 NodeContacts",
             ]
         );
     }

@@ -207,6 +207,7 @@ fn hello(node: &str, boot: u64) -> wire::Hello {
         window_bytes: u64::MAX,
         log_id: None,
         connection: 1,
+        takes_dials: false,
     }
 }
 

@@ -6,4 +6,5 @@ mod controllers;
 mod pods;
 mod readme;
 mod requests;
+mod streams;
 mod world;

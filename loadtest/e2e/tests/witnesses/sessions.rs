@@ -50,6 +50,7 @@ fn connect(hub: &HubHandle, node: &NodeName) -> FromHub {
         positions: Vec::new(),
         window_bytes: WINDOW_BYTES,
         connection: 1,
+        takes_dials: false,
     });
     hub.open_session(stream::once(ready(Ok(hello.into()))).chain(stream::pending()).boxed())
 }

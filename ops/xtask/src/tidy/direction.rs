@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -24,6 +24,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("headwater-identity", &["event"]),
     ("headwater-proto", &["event", "session"]),
     ("headwater-lane", &["event", "identity", "proto", "session", "telemetry"]),
+    ("headwater-tunnel", &["proto"]),
     ("headwater-check", &["event", "session"]),
     (
         "headwater-hub",
@@ -38,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
             "session",
             "store",
             "telemetry",
+            "tunnel",
             "view",
         ],
     ),
@@ -48,7 +50,18 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("headwater-kubernetes", &["controller", "event", "object", "telemetry"]),
     (
         "headwater-edge",
-        &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
+        &[
+            "event",
+            "identity",
+            "object",
+            "owner",
+            "proto",
+            "session",
+            "store",
+            "telemetry",
+            "tunnel",
+            "view",
+        ],
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
     ("headwater-cri", &["edged", "event"]),

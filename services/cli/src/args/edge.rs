@@ -155,7 +155,7 @@ impl Edged {
 
 impl KubeletArgs {
     /// The flags that were given: settings of the table `kubelet`.
-    fn given(&self) -> Vec<(String, &'static str, Value)> {
+    pub fn given(&self) -> Vec<(String, &'static str, Value)> {
         let listen = self.kubelet_listen.map(|address| {
             ("kubelet.listen".to_owned(), "kubelet-listen", address.to_string().into())
         });

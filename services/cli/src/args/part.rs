@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use headwater_settings::Flags;
 
+use super::edge::KubeletArgs;
 use super::kafka::KafkaArgs;
 use super::kubernetes::KubernetesArgs;
 use super::run::RunArgs;
@@ -68,6 +69,8 @@ pub struct Hub {
     #[arg(long)]
     pub name: Option<String>,
     #[command(flatten)]
+    pub kubelet: KubeletArgs,
+    #[command(flatten)]
     pub tls: TlsArgs,
     #[command(flatten)]
     pub kafka: KafkaArgs,
@@ -104,5 +107,6 @@ impl Hub {
             .flags(self.process.flags().all(self.kafka.given()))
             .with("listen", self.listen.as_ref())
             .with("name", self.name.as_ref())
+            .all(self.kubelet.given())
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use super::address::HubAddress;
-use super::transport::{DialError, HubConnection, dial};
+use super::transport::{DialError, HubConnection, HubRoute, dial};
 use crate::metrics::ErrorKind;
 
 /// The largest message in either direction: one object of the largest size, and its frame.
@@ -38,6 +38,8 @@ const INCOMING_MAX: usize = 4;
 pub(crate) struct Link {
     pub(crate) outgoing: mpsc::Sender<replication::EdgeMessage>,
     pub(crate) incoming: mpsc::Receiver<Result<HubMessage, LinkError>>,
+    /// Where a second connection goes; `None`: the caller opened the stream.
+    pub(crate) route: Option<HubRoute>,
     _reader: AbortOnDropHandle<()>,
 }
 
@@ -131,7 +133,7 @@ impl Link {
         incoming: mpsc::Receiver<Result<HubMessage, LinkError>>,
         reader: AbortOnDropHandle<()>,
     ) -> Self {
-        Self { outgoing, incoming, _reader: reader }
+        Self { outgoing, incoming, route: None, _reader: reader }
     }
 }
 
@@ -158,7 +160,7 @@ pub(crate) async fn connect(
     tls: Option<Connector>,
 ) -> Result<Link, LinkError> {
     let dialed = dial(&address, tls.as_ref()).await;
-    let HubConnection { channel, refusal, trust } =
+    let HubConnection { route, channel, refusal, trust } =
         dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -183,7 +185,8 @@ pub(crate) async fn connect(
             }
         }
     });
-    Ok(Link::new(outgoing, incoming, AbortOnDropHandle::new(reader)))
+    let link = Link::new(outgoing, incoming, AbortOnDropHandle::new(reader));
+    Ok(Link { route: Some(route), ..link })
 }
 
 /// Waits until the hub is not trusted any more: without TLS for ever.

@@ -54,6 +54,7 @@ use crate::meta::cluster_consumers::{ClusterConsumers, ClusterConsumption};
 use crate::meta::worker::WorkerState;
 use crate::metrics::EdgeCounts;
 use crate::replica::{ReplicaCommand, ReplicaEvent};
+use crate::tunnel::TunnelCommand;
 use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
 
 /// How often an edge sends a heartbeat. A node is present at its hub for 25 s after the last one, so
@@ -129,6 +130,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) worker_watches: watch::Receiver<usize>,
     /// Whether a hub has welcomed the present connection.
     pub(crate) connected: watch::Sender<bool>,
+    /// The task of streams; `None`: the edge takes no dials.
+    pub(crate) tunnel: Option<mpsc::Sender<TunnelCommand>>,
 }
 
 /// The task of the session; see the module.
@@ -160,6 +163,7 @@ pub(crate) struct Session {
     /// Whether the hub of this session has received that no report waits.
     has_sent_drained: bool,
     connected: watch::Sender<bool>,
+    tunnel: Option<mpsc::Sender<TunnelCommand>>,
     clock: Arc<dyn Clock>,
     metrics: EdgeCounts,
 }
@@ -226,7 +230,9 @@ impl Session {
             cluster_consumers,
             worker_watches,
             connected,
+            tunnel,
         } = dependencies;
+        let protocol = EdgeSettings { takes_dials: tunnel.is_some(), ..protocol };
         let consumes_cluster = state
             .assignment
             .as_ref()
@@ -256,6 +262,7 @@ impl Session {
             lacks_worker: false,
             has_sent_drained: false,
             connected,
+            tunnel,
             clock,
             metrics,
         }
@@ -389,6 +396,8 @@ impl Session {
             SessionCommand::Cut(true) => {
                 self.next_dial(DisconnectReason::Failed);
                 self.phase.cut();
+                // A full queue has dials only, and those to no hub end by themselves.
+                let _ = self.tunnel.as_ref().map(|tunnel| tunnel.try_send(TunnelCommand::Close));
                 self.step(EdgeInput::Disconnected);
             }
             SessionCommand::Cut(false) => self.phase.restore(),

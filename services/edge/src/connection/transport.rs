@@ -1,6 +1,7 @@
 //! The transport to a hub: DNS, TCP, TLS and HTTP/2, within one deadline.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -76,8 +77,18 @@ impl DialError {
     }
 }
 
+/// Where a hub was reached: of several machines behind one name, this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HubRoute {
+    /// The hub, as it is configured.
+    pub(crate) address: HubAddress,
+    /// The machine that accepted the connection.
+    pub(crate) machine: SocketAddr,
+}
+
 /// A connection to a hub.
 pub(crate) struct HubConnection {
+    pub(crate) route: HubRoute,
     pub(crate) channel: Channel,
     /// TLS 1.3 delivers a refusal of the node's certificate with the first bytes that are read.
     pub(crate) refusal: PeerRefusalCell,
@@ -93,12 +104,35 @@ pub(crate) async fn dial(
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let reached = timeout_at(deadline, reach(hub, tls.is_some())).await;
     let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
+    shake_hands(hub, stream, tls, deadline).await
+}
+
+/// Connects once more to a machine that accepted a connection.
+pub(crate) async fn redial(
+    route: &HubRoute,
+    tls: Option<&Connector>,
+) -> Result<HubConnection, DialError> {
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
+    let reached = timeout_at(deadline, connect_one(vec![route.machine])).await;
+    let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
+    shake_hands(&route.address, stream, tls, deadline).await
+}
+
+/// TLS and HTTP/2 over a connected stream.
+async fn shake_hands(
+    hub: &HubAddress,
+    stream: TcpStream,
+    tls: Option<&Connector>,
+    deadline: Instant,
+) -> Result<HubConnection, DialError> {
+    let machine = stream.peer_addr().map_err(DialError::Tcp)?;
+    let route = HubRoute { address: hub.clone(), machine };
     let handshake = async {
         match tls {
-            None => http2(hub, "http", stream, None).await,
+            None => http2(route, "http", stream, None).await,
             Some(tls) => {
                 let (stream, server) = tls.connect_to(hub.host(), stream).await?;
-                http2(hub, "https", stream, Some(server.trust)).await
+                http2(route, "https", stream, Some(server.trust)).await
             }
         }
     };
@@ -112,6 +146,11 @@ async fn reach(hub: &HubAddress, may_leave: bool) -> Result<TcpStream, DialError
     if found.is_empty() {
         return Err(DialError::NotLoopback);
     }
+    connect_one(found).await
+}
+
+/// Opens TCP connections to these addresses until one is accepted.
+async fn connect_one(found: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
     let mut attempts = FuturesUnordered::new();
     let mut due = tokio::time::interval(ATTEMPT_INTERVAL);
     let reached: io::Result<TcpStream> = loop {
@@ -127,7 +166,7 @@ async fn reach(hub: &HubAddress, may_leave: bool) -> Result<TcpStream, DialError
 
 /// Opens HTTP/2 over a connected stream.
 async fn http2<S>(
-    hub: &HubAddress,
+    route: HubRoute,
     scheme: &str,
     stream: S,
     trust: Option<PeerTrust>,
@@ -135,6 +174,7 @@ async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let hub = &route.address;
     let (stream, refusal) = RefusalDetector::new(stream);
     let mut stream = Some(TokioIo::new(stream));
     // The channel must not reconnect by itself: the next hub may be another.
@@ -152,7 +192,7 @@ where
         .http2_max_header_list_size(HEADERS_BYTES_MAX)
         .connect_with_connector(once)
         .await?;
-    Ok(HubConnection { channel, refusal, trust })
+    Ok(HubConnection { route, channel, refusal, trust })
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use headwater_edge::LocalUser;
 use headwater_edged::NodePods;
 use headwater_identity::{Acceptor, IdentityError, system_clock};
-use headwater_kubelet::{Door, Kubelet, KubeletLimits, ListenError, listen_local};
+use headwater_kubelet::{Door, Kubelet, KubeletLimits, ListenError, listen_local, listen_shared};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,9 +32,15 @@ pub(crate) enum PodServerError {
     Identity(#[from] IdentityError),
 }
 
+/// A socket for an edge in another process, and the user of that.
+pub(crate) struct SharedSocket {
+    pub(crate) socket: PathBuf,
+    pub(crate) user: LocalUser,
+}
+
 /// The doors of a server that is not served yet: the node states its port before its pods are known.
 pub(crate) struct PodDoors {
-    socket: PathBuf,
+    sockets: Vec<PathBuf>,
     doors: Vec<Door>,
     /// The port for API servers.
     pub(crate) port: Option<u16>,
@@ -41,7 +48,7 @@ pub(crate) struct PodDoors {
 
 /// A server that runs.
 pub(crate) struct PodServer {
-    socket: PathBuf,
+    sockets: Vec<PathBuf>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -51,28 +58,20 @@ impl PodDoors {
     ///
     /// # Errors
     /// See [`PodServerError`].
-    pub(crate) async fn open(socket: PathBuf, listen: &Listen) -> Result<Self, PodServerError> {
+    pub(crate) async fn open(
+        socket: PathBuf,
+        listen: &Listen,
+        shared: Option<SharedSocket>,
+    ) -> Result<Self, PodServerError> {
         let mut doors = vec![Door::Local(listen_local(&socket)?)];
-        let bind = async |address: SocketAddr| {
-            let bound = TcpListener::bind(address).await;
-            bound.map_err(|source| PodServerError::Address { address, source })
-        };
-        match listen {
-            Listen::Off => {}
-            Listen::Loopback(address) => doors.push(Door::Loopback(bind(*address).await?)),
-            Listen::Tls(address, files, access) => {
-                let acceptor = Acceptor::open_http1(files.clone(), system_clock())?;
-                let listener = bind(*address).await?;
-                doors.push(Door::Tls { listener, acceptor, access: access.clone() });
-            }
+        let mut sockets = vec![socket];
+        if let Some(SharedSocket { socket, user }) = shared {
+            doors.push(listen_shared(&socket, user.user, user.group)?);
+            sockets.push(socket);
         }
-        let port = doors.iter().find_map(|door| match door {
-            Door::Local(_) => None,
-            Door::Loopback(listener) | Door::Tls { listener, .. } => {
-                listener.local_addr().ok().map(|address| address.port())
-            }
-        });
-        Ok(Self { socket, doors, port })
+        doors.extend(door(listen).await?);
+        let port = doors.iter().find_map(Door::address).map(|address| address.port());
+        Ok(Self { sockets, doors, port })
     }
 
     /// Serves these pods through all doors.
@@ -81,8 +80,28 @@ impl PodDoors {
             (Kubelet::new(pods, KubeletLimits::default()), CancellationToken::new());
         let serve = |door| tokio::spawn(kubelet.clone().serve(door, stop.clone()));
         let tasks = self.doors.into_iter().map(serve).collect();
-        PodServer { socket: self.socket, stop, tasks }
+        PodServer { sockets: self.sockets, stop, tasks }
     }
+}
+
+/// Opens the door for API servers; `None`: there is none.
+///
+/// # Errors
+/// See [`PodServerError`].
+pub(crate) async fn door(listen: &Listen) -> Result<Option<Door>, PodServerError> {
+    let bind = async |address: SocketAddr| {
+        let bound = TcpListener::bind(address).await;
+        bound.map_err(|source| PodServerError::Address { address, source })
+    };
+    Ok(match listen {
+        Listen::Off => None,
+        Listen::Loopback(address) => Some(Door::Loopback(bind(*address).await?)),
+        Listen::Tls(address, files, access) => {
+            let acceptor = Acceptor::open_http1(files.clone(), system_clock())?;
+            let listener = bind(*address).await?;
+            Some(Door::Tls { listener, acceptor, access: access.clone() })
+        }
+    })
 }
 
 impl PodServer {
@@ -95,6 +114,8 @@ impl PodServer {
             }
         }
         // A socket without a server would mislead clients.
-        let _ = std::fs::remove_file(self.socket);
+        for socket in self.sockets {
+            let _ = std::fs::remove_file(socket);
+        }
     }
 }

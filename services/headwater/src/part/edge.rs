@@ -63,6 +63,7 @@ impl Part for EdgePart {
             },
             pod_bounds,
             kubelet,
+            streams: settings.streams,
             has_reserve: true,
             local_user,
             local_socket: settings.api_socket,

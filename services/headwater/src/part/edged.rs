@@ -11,7 +11,7 @@ use headwater_rocks::{Budget, create_durably};
 use headwater_telemetry::health::Health;
 
 use super::{Part, PartDependencies};
-use crate::node::pod_server::{PodDoors, PodServer};
+use crate::node::pod_server::{PodDoors, PodServer, SharedSocket};
 use crate::part;
 use crate::pod_runtime::runtime;
 use crate::settings::edged::EdgedSettings;
@@ -39,6 +39,7 @@ impl Part for EdgedPart {
     ) -> Result<Self, Failure> {
         let bounds = settings.pod_bounds();
         let listen = settings.kubelet.door().map_err(|wrong| Failure::Usage(wrong.reason))?;
+        let streams_user = settings.streams_user().map_err(Failure::Usage)?;
         let (Some(node), Some(socket), Some(kind)) =
             (settings.node, settings.edge, settings.runtime)
         else {
@@ -49,7 +50,9 @@ impl Part for EdgedPart {
         create_durably(&dir)?;
         let socket = std::path::absolute(socket)?;
         let runtime = runtime(kind, settings.allow_root, &settings.cri)?;
-        let doors = PodDoors::open(dependencies.data.pod_socket(&node)?, &listen).await?;
+        let shared = settings.streams_socket.zip(streams_user);
+        let shared = shared.map(|(socket, user)| SharedSocket { socket, user });
+        let doors = PodDoors::open(dependencies.data.pod_socket(&node)?, &listen, shared).await?;
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
         let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
         bounds.set(&mut config);

@@ -21,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Part, PartDependencies};
 use crate::data_dir::HUB_ADDRESS;
+use crate::hub_fleet::HubFleetServer;
 use crate::node::cuts;
 use crate::requests::LaneRequestHandler;
 use crate::settings::hub::HubSettings;
@@ -30,6 +31,8 @@ use crate::{database, part};
 pub(crate) struct HubPart {
     hub: HubHandle,
     logs: Logs,
+    /// The kubelet's servers of its nodes.
+    fleet: Option<HubFleetServer>,
     /// The task of the lane to the active controller.
     _lane: AbortOnDropHandle<()>,
 }
@@ -66,6 +69,7 @@ impl Part for HubPart {
         let engine = database::open(&path, Role::Fold, &dependencies.memory, schema::HUB)?;
         dependencies.metrics.stores.opened("hub", None, &engine);
         let tls = settings.tls().acceptor()?;
+        let listen = settings.kubelet.door().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let (name_of_hub, lane_tls) = (settings.name.clone(), settings.tls().connector()?);
         let limits = settings.limits();
         let (asker, asks) = LaneAsker::new();
@@ -91,6 +95,7 @@ impl Part for HubPart {
         dependencies.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
         tracing::info!(address = %hub.address(), "edges may connect");
         let view = hub.view();
+        let fleet = HubFleetServer::start(view.clone(), &listen).await?;
         let lane = LaneClient {
             hub: name_of_hub,
             tls: lane_tls,
@@ -104,7 +109,7 @@ impl Part for HubPart {
             tracing::warn!(%node, "its link is still cut: `headwater link restore {node}`");
             hub.view().set_link(&node, true);
         }
-        Ok(Self { hub, logs, _lane: lane })
+        Ok(Self { hub, logs, fleet, _lane: lane })
     }
 
     fn health(&self, health: &mut Health) {
@@ -126,6 +131,9 @@ impl Part for HubPart {
     }
 
     async fn hand_over(self) {
+        if let Some(fleet) = self.fleet {
+            fleet.end().await;
+        }
         self.hub.stop().await;
     }
 }

@@ -20,6 +20,7 @@ use super::images::Images;
 use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
+use super::streams::Streams;
 use crate::tls::Tls;
 
 /// The settings of an edge.
@@ -50,6 +51,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) images: Images,
     /// The server with a kubelet's paths.
     pub(crate) kubelet: Kubelet,
+    /// The streams of API servers through a hub.
+    pub(crate) streams: Streams,
     /// The user that the local API serves besides the edge's own and root.
     pub(crate) api_user: Option<String>,
     /// The socket of the local API, outside the data directory.
@@ -92,6 +95,7 @@ impl Default for EdgeSettings {
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
+            streams: Streams::default(),
             api_user: None,
             api_socket: None,
             sync_interval: META_SYNC_INTERVAL,
@@ -138,6 +142,7 @@ impl Settings for EdgeSettings {
         self.pod_bounds().check()?;
         self.cri.check(self.runtime)?;
         self.kubelet.door()?;
+        self.streams.check(self.edged)?;
         if !self.edged && self.kubelet.listen.is_some() {
             let what = "with --no-edged this process runs no pods: set kubelet.listen of `headwater \
                         edged` instead";
@@ -188,21 +193,7 @@ impl EdgeSettings {
     /// # Errors
     /// The reason and the remedy, for people.
     pub(crate) fn local_user(&self) -> Result<Option<LocalUser>, String> {
-        let Some(name) = &self.api_user else { return Ok(None) };
-        let found = match name.parse() {
-            Ok(id) => User::from_uid(Uid::from_raw(id)),
-            Err(_) => User::from_name(name),
-        };
-        match found {
-            Ok(Some(User { uid, gid, .. })) => {
-                Ok(Some(LocalUser { user: uid.as_raw(), group: gid.as_raw() }))
-            }
-            Ok(None) => Err(format!(
-                "api_user: this machine has no user {name}: make it, or name \
-                                     another"
-            )),
-            Err(error) => Err(format!("api_user: user {name} cannot be looked up: {error}")),
-        }
+        self.api_user.as_ref().map(|name| user_of("api_user", name)).transpose()
     }
 
     /// Returns the TLS settings.
@@ -239,6 +230,26 @@ impl PartSettings for EdgeSettings {
 
     fn owner(&self) -> String {
         owner_of("edge", self.node.as_ref())
+    }
+}
+
+/// Looks up the user that a setting names, or its number.
+///
+/// # Errors
+/// The reason and the remedy, for people.
+pub(super) fn user_of(setting: &str, name: &str) -> Result<LocalUser, String> {
+    let found = match name.parse() {
+        Ok(id) => User::from_uid(Uid::from_raw(id)),
+        Err(_) => User::from_name(name),
+    };
+    match found {
+        Ok(Some(User { uid, gid, .. })) => {
+            Ok(LocalUser { user: uid.as_raw(), group: gid.as_raw() })
+        }
+        Ok(None) => {
+            Err(format!("{setting}: this machine has no user {name}: make it, or name another"))
+        }
+        Err(error) => Err(format!("{setting}: user {name} cannot be looked up: {error}")),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use headwater_edge::LocalUser;
 use headwater_event::NodeName;
 use headwater_settings::LogFormat;
 use headwater_settings::{DATA_DEFAULT, Events, Runtime};
@@ -10,7 +11,7 @@ use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::cri::Cri;
-use super::edge::owner_of;
+use super::edge::{owner_of, user_of};
 use super::images::Images;
 use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
@@ -42,6 +43,10 @@ pub(crate) struct EdgedSettings {
     pub(crate) images: Images,
     /// The server with a kubelet's paths.
     pub(crate) kubelet: Kubelet,
+    /// A socket of that server for the node's edge, where the data directory is closed to it.
+    pub(crate) streams_socket: Option<PathBuf>,
+    /// The user of that edge.
+    pub(crate) streams_user: Option<String>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The address of metrics and health.
@@ -68,6 +73,8 @@ impl Default for EdgedSettings {
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
+            streams_socket: None,
+            streams_user: None,
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
             metrics_node_names: false,
@@ -93,6 +100,11 @@ impl Settings for EdgedSettings {
             None => {
                 self.cri.check(self.runtime)?;
                 self.kubelet.door()?;
+                if self.streams_socket.is_some() != self.streams_user.is_some() {
+                    let what = "streams_socket and streams_user go together: the socket for the \
+                                node's edge, and the user of the edge";
+                    return Err(InvalidSetting::new("streams_socket", what));
+                }
                 self.pod_bounds().check()
             }
         }
@@ -100,6 +112,14 @@ impl Settings for EdgedSettings {
 }
 
 impl EdgedSettings {
+    /// Returns the user of the node's edge, for whom there is a socket.
+    ///
+    /// # Errors
+    /// The reason and the remedy, for people.
+    pub(crate) fn streams_user(&self) -> Result<Option<LocalUser>, String> {
+        self.streams_user.as_ref().map(|name| user_of("streams_user", name)).transpose()
+    }
+
     /// Returns the bounds of the node's pods.
     pub(crate) fn pod_bounds(&self) -> PodBounds {
         PodBounds {

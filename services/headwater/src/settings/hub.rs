@@ -12,6 +12,7 @@ use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 use super::check_kafka_is_named;
+use super::kubelet::Kubelet;
 use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
 use crate::tls::Tls;
@@ -45,6 +46,8 @@ pub(crate) struct HubSettings {
     /// The time limit of the handover of edges at a stop.
     #[serde(with = "duration_text")]
     pub(crate) handover_within: Duration,
+    /// The kubelet's servers of all of its nodes, on one port.
+    pub(crate) kubelet: Kubelet,
     /// The settings of Kafka.
     pub(crate) kafka: Kafka,
     /// The data directory.
@@ -72,6 +75,7 @@ impl Default for HubSettings {
             hellos_at_once: limits.hellos_at_once,
             address_pending_max: limits.address_pending_max,
             handover_within: limits.handover_within,
+            kubelet: Kubelet::default(),
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -105,6 +109,7 @@ impl Settings for HubSettings {
                 return Err(InvalidSetting::new(setting, "want at least 1: no edge could connect"));
             }
         }
+        self.kubelet.door()?;
         check_kafka_is_named(&self.kafka)
     }
 }
@@ -126,7 +131,8 @@ impl PartSettings for HubSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        self.tls().acceptor().map(drop).map_err(|error| error_chain(&error))
+        self.tls().acceptor().map(drop).map_err(|error| error_chain(&error))?;
+        self.kubelet.check_files()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The `[kubelet]` table: the server with a kubelet's paths. Settings of `edge` and `edged`.
+//! The `[kubelet]` table: the server with a kubelet's paths. Settings of `edge` and `edged`, and
+//! of `hub` for all of its nodes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

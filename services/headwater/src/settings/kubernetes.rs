@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use headwater_kubernetes::{
-    Access, ActAs, EDGE_NODES, EventLevel, KubernetesSettings, OfflinePolicy, check_selector,
+    Access, ActAs, EDGE_NODES, EventLevel, KubeletAddress, KubernetesSettings, OfflinePolicy,
+    check_selector,
 };
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub(crate) struct Kubernetes {
     pub(crate) offline: OfflinePolicy,
     /// Which Events of the nodes the controller writes.
     pub(crate) events: EventLevel,
+    /// Where API servers reach the kubelet's servers of the nodes: a hub; `None`: at each node.
+    pub(crate) kubelet_address: Option<String>,
 }
 
 impl Default for Kubernetes {
@@ -47,6 +50,7 @@ impl Default for Kubernetes {
             act_as: ActAs::default(),
             offline: OfflinePolicy::default(),
             events: EventLevel::default(),
+            kubelet_address: None,
         }
     }
 }
@@ -80,6 +84,11 @@ impl Kubernetes {
         }
     }
 
+    /// Where API servers reach the kubelet's servers of the nodes, if not at each node.
+    pub(crate) fn kubelet(&self) -> Option<KubeletAddress> {
+        self.kubelet_address.as_ref().and_then(|address| address.parse().ok())
+    }
+
     /// Checks the table. `others` is whether the controller has another source, too.
     pub(crate) fn check(&self, others: bool) -> Result<(), InvalidSetting> {
         let selectors = [
@@ -90,6 +99,10 @@ impl Kubernetes {
             if let Some(selector) = selector {
                 check_selector(selector).map_err(|error| invalid(name, error))?;
             }
+        }
+        if let Some(address) = &self.kubelet_address {
+            let parsed = address.parse::<KubeletAddress>();
+            parsed.map_err(|error| invalid("kubelet_address", error))?;
         }
         if self.kubeconfig.is_some() && self.in_cluster {
             let what = "a controller follows one API: set kubeconfig or in_cluster, not both";

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check_kafka;
 use super::cri::Cri;
+use super::kubelet::Kubelet;
 use super::kubernetes::Kubernetes;
 use super::pods::check_node_address;
 use crate::kafka::Kafka;
@@ -40,6 +41,9 @@ pub(crate) struct Settings {
     /// The container runtime.
     #[serde(default)]
     pub(crate) cri: Cri,
+    /// The kubelet's servers of the nodes, on one port.
+    #[serde(default)]
+    pub(crate) kubelet: Kubelet,
     /// The address of the nodes and of their pods. The default is loopback.
     pub(crate) node_address: Option<IpAddr>,
     /// The interval of the pod status snapshots besides those on change.
@@ -77,6 +81,7 @@ impl Default for Settings {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
             cri: Cri::default(),
+            kubelet: Kubelet::default(),
             node_address: None,
             sync_interval: META_SYNC_INTERVAL,
             kubernetes: Kubernetes::default(),
@@ -102,6 +107,7 @@ impl headwater_settings::Settings for Settings {
         self.node_names().map_err(|error| InvalidSetting::new("nodes", error))?;
         check_node_address(self.node_address)?;
         self.cri.check(Some(self.runtime))?;
+        self.kubelet.door()?;
         // Manifests and objects are arguments: `up` compares them.
         self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
@@ -125,6 +131,7 @@ pub(crate) fn flags(args: &Up) -> Flags {
         .with("nodes", args.nodes.as_ref())
         .with("runtime", args.runtime)
         .all(args.cri.given())
+        .all(args.kubelet.given())
         .with("node_address", args.node_address)
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kubernetes.given())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{Identity, NodeName, NodeProgress};
 use headwater_session::message::Refusal;
@@ -15,6 +15,7 @@ use super::error::AdmissionError;
 use super::positions::last_consistent;
 use super::rate_limiter::RateLimiter;
 use crate::limits::HubLimits;
+use crate::tunnels::DialQueue;
 
 /// The sessions of a hub and the nodes behind them.
 pub(crate) struct Sessions {
@@ -38,8 +39,14 @@ struct SessionTable {
     positions: BTreeMap<NodeName, NodeProgress>,
 }
 
-/// How others end a session.
-type LiveSession = watch::Sender<Option<Dismissal>>;
+/// What others send to a session.
+#[derive(Debug)]
+pub(crate) struct LiveSession {
+    /// Ends it.
+    pub(crate) dismiss: watch::Sender<Option<Dismissal>>,
+    /// The dials to its edge; `None`: the edge takes none.
+    pub(crate) dials: Option<Arc<DialQueue>>,
+}
 
 /// Why a session must end although nothing is wrong with its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +82,7 @@ impl Sessions {
         SessionId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Adds a session of `node`, which `dismiss` can end.
+    /// Adds a session of `node`.
     ///
     /// # Errors
     /// See [`AdmissionError`].
@@ -83,7 +90,7 @@ impl Sessions {
         &self,
         session: SessionId,
         node: &NodeName,
-        dismiss: watch::Sender<Option<Dismissal>>,
+        live: LiveSession,
     ) -> Result<(), AdmissionError> {
         let mut table = self.lock();
         if table.cut.contains(node) {
@@ -98,7 +105,7 @@ impl Sessions {
             return Err(AdmissionError::Full);
         }
         table.rate_limiter.take(node, self.started.elapsed())?;
-        table.live.insert(session, dismiss);
+        table.live.insert(session, live);
         table.of_node.entry(node.clone()).or_default().insert(session);
         Ok(())
     }
@@ -158,6 +165,23 @@ impl Sessions {
         Some(position)
     }
 
+    /// The dials of the session of `node`; `Some(None)`: its edge takes none, `None`: it has no session.
+    pub(crate) fn dials(&self, node: &NodeName) -> Option<Option<Arc<DialQueue>>> {
+        let table = self.lock();
+        let (session, _) = table.registry.live(node)?;
+        table.live.get(&session).map(|live| live.dials.clone())
+    }
+
+    /// Whether a node has a session.
+    pub(crate) fn is_live(&self, node: &NodeName) -> bool {
+        self.lock().registry.live(node).is_some()
+    }
+
+    /// The position of a node that has been connected to this hub.
+    pub(crate) fn position(&self, node: &NodeName) -> Option<NodeProgress> {
+        self.lock().positions.get(node).cloned()
+    }
+
     /// The position of each node that has been connected to this hub.
     pub(crate) fn positions(&self) -> BTreeMap<NodeName, NodeProgress> {
         self.lock().positions.clone()
@@ -210,8 +234,8 @@ impl Sessions {
 
 impl SessionTable {
     fn dismiss(&self, session: SessionId, dismissal: &Dismissal) {
-        if let Some(dismiss) = self.live.get(&session) {
-            dismiss.send_replace(Some(dismissal.clone()));
+        if let Some(live) = self.live.get(&session) {
+            live.dismiss.send_replace(Some(dismissal.clone()));
         }
     }
 }

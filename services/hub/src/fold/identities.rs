@@ -1,4 +1,4 @@
-//! The highest identity that the cloud knows of each node.
+//! The highest identity that the cloud knows of each node, and its last contact.
 //!
 //! Every hub appends the positions of its nodes to the upstream log. Each record names the
 //! identity that the node had, so a fold of them knows identities that connected to other hubs.
@@ -20,6 +20,7 @@ use headwater_store::{
 };
 
 use super::Fold;
+use super::contacts::CONTACTS;
 use super::follower::reopen_backoff;
 use crate::metrics::FoldMetrics;
 
@@ -108,6 +109,10 @@ impl IdentityFollower {
             let (_, Json(identity)) = row?;
             self.fold.identities().observe(&identity);
         }
+        for row in CONTACTS.rows(engine) {
+            let (node, Json(position)) = row?;
+            self.fold.contacts().observe(&node, position);
+        }
         let cursors = if anew {
             start_cursors(log).await?
         } else {
@@ -131,7 +136,12 @@ impl IdentityFollower {
     fn fold_batch(&self, records: &LogBatch) -> Result<(), EngineError> {
         let engine = &**self.fold.engine();
         let mut batch: Batch<Folded> = Batch::new();
-        for identity in records.records.iter().filter_map(identity) {
+        for (node, position) in records.records.iter().filter_map(position) {
+            let NodeProgress { incarnation, boot, .. } = position;
+            let identity = Identity { node, incarnation, boot };
+            if let Some(last) = self.fold.contacts().observe(&identity.node, position) {
+                batch.put(&CONTACTS, &identity.node, &Json(last));
+            }
             self.fold.identities().observe(&identity);
             let stored = batch.get(engine, &IDENTITIES, &identity.node)?;
             if let Some(highest) =
@@ -149,14 +159,12 @@ impl IdentityFollower {
     }
 }
 
-/// The identity that a position record names.
-fn identity(recorded: &StoredRecord) -> Option<Identity> {
+/// The position that a record has.
+fn position(recorded: &StoredRecord) -> Option<(NodeName, NodeProgress)> {
     let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
         return None;
     };
-    let progress = serde_json::from_slice(recorded.record.value.as_deref()?).ok()?;
-    let NodeProgress { incarnation, boot, .. } = progress;
-    Some(Identity { node, incarnation, boot })
+    Some((node, serde_json::from_slice(recorded.record.value.as_deref()?).ok()?))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod pause;
 mod positions;
 mod real;
 mod requests;
+mod streams;
 mod tls;
 mod upstream;
 
@@ -360,7 +361,15 @@ async fn a_node_reads_only_its_own_streams_whatever_its_hello_claims() {
 }
 
 fn hello(identity: Identity, positions: Vec<ReplicaPosition>) -> Hello {
-    Hello { protocol: PROTOCOL, identity, positions, window_bytes: 1 << 20, connection: 1 }
+    let window_bytes = 1 << 20;
+    Hello {
+        protocol: PROTOCOL,
+        identity,
+        positions,
+        window_bytes,
+        connection: 1,
+        takes_dials: false,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
+use headwater_event::{NodeName, NodeProgress, ResourceKey, Seq, StreamId};
 use headwater_session::{SourceError, StreamSource};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
+use tokio::io::DuplexStream;
 use tokio::sync::watch;
 
 use super::lag::{Lag, lag};
 use crate::presence::PresenceFeed;
 use crate::session::SessionDependencies;
+use crate::tunnels::{self, DialError};
 
 /// A running hub, as other parts of the process read it. Cheap to clone.
 #[derive(Clone)]
@@ -63,6 +65,49 @@ impl HubView {
                 StreamId::Cluster => None,
             })
             .collect())
+    }
+
+    /// The node that has a pod, and this pod if `uid` names one. Of two nodes, while a pod moves, the one
+    /// that is connected here. Reads the store once for each node.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn node_of_pod(
+        &self,
+        pod: &ResourceKey,
+        uid: Option<&str>,
+    ) -> Result<Option<NodeName>, EngineError> {
+        let stored = self.hub.fold.stored();
+        let reader = StreamReader::new(&*stored);
+        let mut found = None;
+        for node in self.nodes()? {
+            let summary = reader.summary(&StreamId::node(&node), &pod.clone().into())?;
+            if !summary.is_some_and(|summary| uid.is_none_or(|uid| uid == summary.uid)) {
+                continue;
+            }
+            if self.hub.sessions.is_live(&node) {
+                return Ok(Some(node));
+            }
+            found = Some(node);
+        }
+        Ok(found)
+    }
+
+    /// Whether the hub has the stream of a node.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn has_node(&self, node: &NodeName) -> Result<bool, EngineError> {
+        let stored = self.hub.fold.stored();
+        Ok(StreamReader::new(&*stored).position(&StreamId::node(node))?.is_some())
+    }
+
+    /// Opens a stream to the kubelet's server of a node: its edge connects a second time, or has.
+    ///
+    /// # Errors
+    /// See [`DialError`]. A node without a session is named at once.
+    pub async fn dial(&self, node: &NodeName) -> Result<DuplexStream, DialError> {
+        tunnels::dial(&self.hub, node).await
     }
 
     /// Computes the state hash of a stream anew, from the objects in the hub's store.

@@ -14,6 +14,7 @@ use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
 use crate::presence::NodePresence;
 use crate::requests::RequestDispatcher;
+use crate::tunnels::PendingDials;
 use crate::upstream::{PositionAppender, UpstreamAppender};
 
 /// What every session of a hub needs from the hub.
@@ -34,6 +35,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) requests: RequestDispatcher,
     /// The sessions of the hub.
     pub(crate) sessions: Sessions,
+    /// The streams that clients of the hub wait for.
+    pub(crate) dials: PendingDials,
     /// The rates of reports.
     pub(crate) reports: ReportLimiter,
     /// The nodes that are connected.

@@ -15,24 +15,26 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::bench::{Bench, WITHIN};
 
-struct Authority {
+pub(crate) struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, both PEM.
-struct Credentials {
+pub(crate) struct Credentials {
     certificate: String,
     key: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         let key = KeyPair::generate().expect("a key");
@@ -40,14 +42,17 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    fn issue(&self, user: &str, group: &str, uri: Option<&str>) -> Credentials {
+    pub(crate) fn issue(&self, user: &str, group: &str, uri: Option<&str>) -> Credentials {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, group);
         params.distinguished_name.push(DnType::CommonName, user);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
-        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        params.subject_alt_names = vec![
+            SanType::IpAddress([127, 0, 0, 1].into()),
+            SanType::DnsName("*.edges.test".try_into().expect("a name")),
+        ];
         params
             .subject_alt_names
             .extend(uri.map(|uri| SanType::URI(uri.try_into().expect("a URI"))));
@@ -57,7 +62,10 @@ impl Authority {
     }
 }
 
-fn tls_door(dir: &Path, authority: &Authority) -> impl FnOnce(tokio::net::TcpListener) -> Door {
+pub(crate) fn tls_door(
+    dir: &Path,
+    authority: &Authority,
+) -> impl FnOnce(tokio::net::TcpListener) -> Door {
     let server = authority.issue("gw-1", "servers", None);
     let file = |name: &str, text: &str| {
         let path = dir.join(name);
@@ -75,6 +83,26 @@ fn tls_door(dir: &Path, authority: &Authority) -> impl FnOnce(tokio::net::TcpLis
 
 /// The answer to a client with these credentials; empty if there is none.
 async fn ask(bench: &Bench, authority: &Authority, own: Option<Credentials>, path: &str) -> String {
+    let stream = bench.connect().await;
+    let asking = async {
+        let mut stream = connect(stream, authority, own, "127.0.0.1").await;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let mut answer = Vec::new();
+        // A client whose certificate is refused learns it late.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    timeout(WITHIN, asking).await.expect("in time")
+}
+
+/// TLS with these credentials to the server that is called `name`.
+pub(crate) async fn connect(
+    stream: TcpStream,
+    authority: &Authority,
+    own: Option<Credentials>,
+    name: &str,
+) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
     roots.add(der(&authority.certificate)).expect("a CA");
@@ -90,19 +118,9 @@ async fn ask(bench: &Bench, authority: &Authority, own: Option<Credentials>, pat
             config.with_client_auth_cert(vec![der(&certificate)], key).expect("a pair")
         }
     };
-    let asking = async {
-        let name = ServerName::try_from("127.0.0.1").expect("a name");
-        let stream =
-            TlsConnector::from(Arc::new(config)).connect(name, bench.connect().await).await;
-        let mut stream = stream.expect("the server is the right one");
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let mut answer = Vec::new();
-        // A client whose certificate is refused learns it late.
-        let _ = stream.write_all(head.as_bytes()).await;
-        let _ = stream.read_to_end(&mut answer).await;
-        String::from_utf8_lossy(&answer).into_owned()
-    };
-    timeout(WITHIN, asking).await.expect("in time")
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    stream.expect("the server is the right one")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use headwater_telemetry::error_chain;
 
 use super::plan::{DesiredNode, DesiredPod};
 use crate::cluster_view::PodView;
+use crate::kubelet_address::KubeletAddress;
 use crate::node_object::{OwnedNode, UnfitNode};
 use crate::pod_status::{OwnedStatus, UnfitStatus};
 
@@ -35,14 +36,19 @@ pub(crate) fn desired_pod(
     Ok((DesiredPod { status, has_ended }, unfit))
 }
 
-/// What a node reports of itself; `None`: it has not yet.
+/// What a node reports of itself; `None`: it has not yet. `kubelet`: where API servers reach its kubelet's
+/// server, if not at the node.
 pub(crate) fn desired_node(
     picture: &Picture,
     node: &NodeName,
+    kubelet: Option<&KubeletAddress>,
 ) -> Result<Option<Result<DesiredNode, UnfitNode>>, Unreadable> {
     let reported = picture.reported_node(node).map_err(|error| Unreadable(error_chain(&error)))?;
     Ok(reported.map(|reported| {
-        let owned = OwnedNode::parse(&reported.object)?;
+        let mut owned = OwnedNode::parse(&reported.object)?;
+        if let Some(kubelet) = kubelet {
+            owned.status = owned.status.reached_at(kubelet, node);
+        }
         Ok(DesiredNode { owned, start: reported.start })
     }))
 }

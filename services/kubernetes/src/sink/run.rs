@@ -456,7 +456,8 @@ impl SinkRun {
             let objects = self.view.lock();
             (objects.node(&node).cloned(), objects.has_listed_nodes())
         };
-        let desired = match desired_node(&self.picture, &node)? {
+        let desired = match desired_node(&self.picture, &node, self.dependencies.kubelet.as_ref())?
+        {
             Some(Ok(desired)) => desired,
             Some(Err(unfit)) => {
                 self.troubles.refuse(&id, unfit.to_string());

@@ -202,6 +202,7 @@ impl World {
         let sink = source.sink(SinkDependencies {
             act_as,
             offline: OfflinePolicy::Keep,
+            kubelet: None,
             events: EventLevel::default(),
             wall_clock: Arc::new(|| jiff::Timestamp::now().as_millisecond()),
             metrics: SinkMetrics::new(&registry).expect("a fresh registry"),

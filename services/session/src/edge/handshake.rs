@@ -36,6 +36,7 @@ impl EdgeSession {
             positions,
             window_bytes: self.settings.window_bytes,
             connection: self.connections,
+            takes_dials: self.settings.takes_dials,
         })));
     }
 

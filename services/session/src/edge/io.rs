@@ -6,7 +6,7 @@ use headwater_event::{
 };
 
 use crate::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, ParkNotice, Push, Refusal, RefusedReport,
+    Dial, EdgeHeartbeat, EdgeMessage, HubMessage, ParkNotice, Push, Refusal, RefusedReport,
     ReplicaPosition, Request, Response,
 };
 
@@ -144,6 +144,8 @@ pub enum EdgeOutput {
     },
     /// The hub does not serve this stream now; the edge keeps its state.
     Parked(ParkNotice),
+    /// Open a stream at this hub, on another connection.
+    Dial(Dial),
     /// A stream's state differs from the log; it stops here and waits for a snapshot. For people: a
     /// `Send` reports it to the hub.
     Stopped(StreamStop),

@@ -48,6 +48,7 @@ impl HubSession {
             }
         }
         self.connection = hello.connection;
+        self.takes_dials = hello.takes_dials;
         self.window = SendWindow::new(self.settings.window_bytes.min(hello.window_bytes));
         outputs.push(HubOutput::Identify(hello.identity.clone()));
         self.phase = Phase::AwaitingAdmission(hello.identity);

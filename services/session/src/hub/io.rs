@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headwater_event::{Identity, NodeName, Report, ReportId, Seq, StreamId};
 
 use crate::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, ReportsAcked, Request, Response,
+    Dial, EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, ReportsAcked, Request, Response,
 };
 use crate::shared_push::SharedPush;
 use crate::source::SourceError;
@@ -32,6 +32,9 @@ pub enum HubInput {
     Appended(ReportsAcked),
     /// The response to [`HubOutput::Ask`].
     Answered(Response),
+    /// A client of the hub waits for a stream to the node. It is sent in an open session of an edge
+    /// that takes dials, else discarded.
+    Dial(Dial),
     /// The monotonic clock, in milliseconds; at least once a second.
     Tick(u64),
     /// The shell reads no messages of the edge: that none arrive is no silence.

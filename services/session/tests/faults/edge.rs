@@ -235,6 +235,7 @@ impl Edge {
             | EdgeOutput::Answered(_)
             | EdgeOutput::Welcomed { .. }
             | EdgeOutput::Parked(_)
+            | EdgeOutput::Dial(_)
             | EdgeOutput::Stopped(_) => {}
         }
     }

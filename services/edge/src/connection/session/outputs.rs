@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use headwater_session::message::RefusalCode;
+use headwater_session::message::{Dial, RefusalCode};
 use headwater_session::{EdgeCloseReason, EdgeInput, EdgeOutput};
 use tokio::time::Instant;
 
 use super::phase::Phase;
 use super::{DisconnectReason, Session};
 use crate::replica::ReplicaCommand;
+use crate::tunnel::TunnelCommand;
 use crate::upstream::UpstreamCommand;
 
 impl Session {
@@ -58,6 +59,7 @@ impl Session {
             EdgeOutput::Parked(parked) => {
                 tracing::info!(stream = %parked.stream, reason = parked.reason, "parked");
             }
+            EdgeOutput::Dial(dial) => self.open_stream(dial),
             EdgeOutput::Stopped(stop) => {
                 tracing::error!(error = &stop as &dyn std::error::Error, "a stream stopped");
             }
@@ -67,6 +69,16 @@ impl Session {
             }
         }
         None
+    }
+
+    /// Hands a dial of the hub to the task of streams. A full queue drops it: the hub waits only for a while.
+    fn open_stream(&self, dial: Dial) {
+        let (Some(tunnel), Phase::Up { link, .. }) = (&self.tunnel, &self.phase) else { return };
+        if let Some(route) = link.route.clone()
+            && tunnel.try_send(TunnelCommand::Open { route, dial }).is_err()
+        {
+            tracing::warn!("a stream is not opened: too many wait");
+        }
     }
 
     /// Ends the connection, and enters the phase that follows from why.

@@ -257,6 +257,7 @@ impl TestEdge {
                     EdgeOutput::DelayAck => inputs.push(EdgeInput::AckDue),
                     EdgeOutput::Refused(refused) => self.refused.push(refused),
                     EdgeOutput::Forget(through) => self.outbox.retain(|id, _| *id > through),
+                    EdgeOutput::Dial(_) => panic!("the edge takes no dials"),
                     EdgeOutput::Parked(parked) => self.parked.push(parked.reason),
                     EdgeOutput::Close(end) => self.end = Some(end),
                     EdgeOutput::Sync

@@ -104,7 +104,7 @@ pub(super) async fn hub_with(
     (hub, registry)
 }
 
-async fn secure(hub: &HubHandle, connector: &Connector) -> Result<Wire, Status> {
+pub(super) async fn secure(hub: &HubHandle, connector: &Connector) -> Result<Wire, Status> {
     let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
     let stream = connector.connect("127.0.0.1", stream).await.expect("a handshake");
     over(stream).await

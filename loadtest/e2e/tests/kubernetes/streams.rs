@@ -1,0 +1,192 @@
+//! kubectl to the pods of an edge that the API server cannot reach: through the hub's one port, over a
+//! connection that the edge makes. Control plane, program and containers share one network.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines, Read as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
+
+use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
+use headwater_e2e::running::Running;
+use serde_json::{Value, json};
+
+use crate::world::{create, deployed, kubectl, node, stderr_of};
+
+/// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
+const BULK_BYTES: usize = 16 << 20;
+const FILE_BYTES: usize = 1 << 20;
+
+/// A process that ends with the test.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// kubectl that runs on, and its output.
+fn background(
+    cluster: &ControlPlane,
+    args: &[&str],
+) -> (Background, Lines<BufReader<ChildStdout>>) {
+    let mut child =
+        cluster.kubectl().args(args).stdout(Stdio::piped()).spawn().expect("kubectl starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    (Background(child), lines)
+}
+
+fn tried(cluster: &ControlPlane, args: &[&str]) -> Output {
+    cluster.kubectl().args(args).output().expect("kubectl starts")
+}
+
+/// Bytes that repeat late.
+fn bulk(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from((at / 7 + at / 255) % 256).expect("a byte")).collect()
+}
+
+#[test]
+fn kubectl_reaches_the_pods_of_an_edge_through_the_port_of_its_hub() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let test = || {
+        let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+        containerd.machine().enter_network().expect("the network is there");
+        through_the_hub(containerd.socket());
+    };
+    if let Err(panic) = thread::spawn(test).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn through_the_hub(runtime: &Path) {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let data = scratch.path().join("cluster");
+    let settings =
+        ControlPlaneSettings { data: Some(data.clone()), ..ControlPlaneSettings::default() };
+    let (cluster, kubeconfig) = deployed(settings);
+    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
+    kubectl(&cluster, &none);
+    create(&cluster, &node("gw-1"));
+
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let file = |name: &str| data.join("certificates").join(name).display().to_string();
+    let config = scratch.path().join("up.toml");
+    let text = format!(
+        "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
+         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\n",
+        file("ca.crt"),
+        file("server.crt"),
+        file("server.key"),
+    );
+    fs::write(&config, text).expect("written");
+    let (config, kubeconfig) = (config.display().to_string(), kubeconfig.display().to_string());
+    let runtime = runtime.display().to_string();
+    let of_cluster = ["--config", &config, "--kubeconfig", &kubeconfig, "--nodes", "gw-1"];
+    let of_runtime = ["--runtime", "cri", "--cri-endpoint", &runtime];
+    let running = Running::start(&[&of_cluster[..], &of_runtime].concat());
+
+    let status = || -> Value {
+        let node = kubectl(&cluster, &["get", "node", "gw-1", "-o", "json"]);
+        serde_json::from_str::<Value>(&node).expect("JSON")["status"].clone()
+    };
+    running.wait_for("the address of the hub in the Node", |_| {
+        let status = status();
+        let is_hubs =
+            status["addresses"] == json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+        let port_of = &status["daemonEndpoints"]["kubeletEndpoint"]["Port"];
+        (is_hubs && *port_of == json!(port)).then_some(())
+    });
+    running.wait_for("the account of pods", |_| {
+        tried(&cluster, &["get", "serviceaccount", "default"]).status.success().then_some(())
+    });
+    let script = "echo hello; (while :; do echo served | nc -l -p 8080; done) & \
+                  trap 'exit 0' TERM; while :; do echo tick; sleep 1; done";
+    create(
+        &cluster,
+        &json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+            "spec": {
+                "nodeName": "gw-1",
+                "automountServiceAccountToken": false,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "main", "image": BUSYBOX_IMAGE, "command": ["/bin/sh", "-c", script],
+                }],
+            },
+        }),
+    );
+    running.wait_for("the pod to run", |_| {
+        let phase = kubectl(&cluster, &["get", "pod", "web", "-o", "jsonpath={.status.phase}"]);
+        (phase == "Running").then_some(())
+    });
+    verbs(&cluster, scratch.path());
+
+    // What the node refuses reaches a person, and so does an unknown pod of the hub.
+    let refused = tried(&cluster, &["exec", "web", "--", "no-such-program"]);
+    assert!(stderr_of(&refused).contains("no-such-program"), "{}", stderr_of(&refused));
+
+    // Offline: the answer names the last contact.
+    assert!(running.ask(&["link", "cut", "gw-1"]).status.success());
+    let words = running.wait_for("the end of the session", |_| {
+        let output = tried(&cluster, &["exec", "web", "--", "true"]);
+        (!output.status.success()).then(|| stderr_of(&output))
+    });
+    let log = tried(&cluster, &["logs", "web", "--tail=1"]);
+    assert!(stderr_of(&log).contains("ServiceUnavailable"), "{}", stderr_of(&log));
+    assert!(words.contains("node gw-1 is not connected to the cloud"), "{words}");
+    assert!(words.contains("heard it last at 20"), "{words}");
+    assert!(running.ask(&["link", "restore", "gw-1"]).status.success());
+    running.wait_for("the log again", |_| {
+        tried(&cluster, &["logs", "web", "--tail=1"]).status.success().then_some(())
+    });
+}
+
+fn verbs(cluster: &ControlPlane, dir: &Path) {
+    // Logs.
+    assert_eq!(kubectl(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
+    let (_follow, lines) = background(cluster, &["logs", "-f", "web"]);
+    let first: Vec<_> = lines.take(3).map(|line| line.expect("text")).collect();
+    assert_eq!(first, ["hello", "tick", "tick"]);
+
+    // Exec: output, errors, exit code; what goes in comes out, and its end is known.
+    let output = tried(cluster, &["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
+    assert_eq!((&*output.stdout, output.status.code()), (&b"a\n"[..], Some(4)));
+    assert!(stderr_of(&output).starts_with("b\n"), "{}", stderr_of(&output));
+    let (sent, file) = (bulk(BULK_BYTES), dir.join("bulk"));
+    fs::write(&file, &sent).expect("written");
+    let mut cat: Command = cluster.kubectl();
+    cat.args(["exec", "-i", "web", "--", "cat"]).stdin(fs::File::open(&file).expect("a file"));
+    let output = cat.output().expect("kubectl starts");
+    assert!(output.status.success(), "{}", stderr_of(&output));
+    assert!(output.stdout == sent, "{} of {} bytes", output.stdout.len(), sent.len());
+
+    // Copy, which is exec of tar.
+    let (there, back) = (dir.join("there"), dir.join("back"));
+    fs::write(&there, &sent[..FILE_BYTES]).expect("written");
+    kubectl(cluster, &["cp", &there.display().to_string(), "web:/tmp/file"]);
+    kubectl(cluster, &["cp", "web:/tmp/file", &back.display().to_string()]);
+    assert!(fs::read(&back).expect("copied") == sent[..FILE_BYTES]);
+
+    // Attach: the output of the container's own process.
+    let (_attach, mut lines) = background(cluster, &["attach", "web"]);
+    assert_eq!(lines.next().expect("a line").expect("text"), "tick");
+
+    // Port-forward.
+    let forward = ["port-forward", "web", ":8080", "--address=127.0.0.1"];
+    let (_forward, mut lines) = background(cluster, &forward);
+    let line = lines.next().expect("a line").expect("text");
+    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let mut served = String::new();
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    stream.set_read_timeout(Some(headwater_e2e::running::WAIT)).expect("it can be");
+    stream.read_to_string(&mut served).expect("text");
+    assert_eq!(served, "served\n");
+}
