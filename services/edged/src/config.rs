@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use headwater_event::NodeName;
 
+use crate::container::requests::Amounts;
 use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
 use crate::runtime::RuntimeOpener;
@@ -143,10 +144,27 @@ pub struct Settings {
     pub log_check: Duration,
     /// Log files kept for one run of a container.
     pub log_files_max: u32,
+    /// What the machine keeps for itself: pods do not get it.
+    pub reserved: Amounts,
     /// When the node lacks a resource.
     pub pressure: PressureSettings,
     /// Which Events the node sends.
     pub events: EventLevel,
+}
+
+impl Settings {
+    /// What the pods of the node do not get of a file system of `storage_bytes`, and of its other resources: what is
+    /// reserved, and what is below the thresholds of pressure, at which pods are evicted. So does a kubelet count it.
+    pub(crate) fn kept_from_pods(&self, storage_bytes: u64) -> Amounts {
+        let PressureSettings { memory_available_bytes, disk_available_percent, .. } = self.pressure;
+        let below = u128::from(storage_bytes) * u128::from(disk_available_percent) / 100;
+        let thresholds = Amounts {
+            cpu_milli: 0,
+            memory_bytes: memory_available_bytes,
+            storage_bytes: u64::try_from(below).unwrap_or(u64::MAX),
+        };
+        self.reserved + thresholds
+    }
 }
 
 /// What the pull policy `Always` means while the registry cannot be reached. A registry that refuses
@@ -310,6 +328,7 @@ impl Default for Settings {
             log_bytes_max: LOG_BYTES_MAX,
             log_check: LOG_CHECK,
             log_files_max: LOG_FILES_MAX,
+            reserved: Amounts::default(),
             pressure: PressureSettings::default(),
             events: EventLevel::default(),
         }

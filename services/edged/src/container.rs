@@ -16,6 +16,7 @@ pub(crate) mod image_name;
 pub(crate) mod pull_credentials;
 pub mod qos;
 pub mod quantity;
+pub mod requests;
 pub mod termination;
 pub(crate) mod token;
 pub mod volume;

@@ -23,13 +23,14 @@ use crate::container::claim::ClaimView;
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
 use crate::node::images::stated;
-use crate::node::measurement::measure;
+use crate::node::measurement::{measure, storage_bytes};
 use crate::node::object::NodeFacts;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
 use crate::worker::WorkerDependencies;
 
+mod admission;
 mod claim_keeper;
 mod node_pods;
 mod supervisor;
@@ -145,10 +146,14 @@ impl Edged {
         let resend_node = Arc::new(Notify::new());
         let (listed, images) = watch::channel(Arc::default());
         let gather = {
-            let (runtime, node, pods_max) = (runtime.clone(), node.clone(), settings.pods_max);
+            let (runtime, node, settings) = (runtime.clone(), node.clone(), settings.clone());
+            let storage = storage_bytes(&dir).unwrap_or(0);
             move || {
                 let version = runtime.features().version.clone();
+                let pods_max = settings.pods_max;
                 let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
+                let reserved = settings.kept_from_pods(storage);
+                let facts = NodeFacts { storage_kib: storage >> 10, reserved, ..facts };
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
                 let facts = NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts };

@@ -63,7 +63,7 @@ mod warnings;
 
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
-pub(crate) use dependencies::{Assignment, WorkerDependencies};
+pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
@@ -111,8 +111,8 @@ pub(crate) struct Worker {
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
-    /// The words with which the runtime did not admit the pod.
-    rejection: Option<Box<str>>,
+    /// The words with which the node did not admit the pod.
+    rejection: Option<Arc<str>>,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -147,7 +147,7 @@ impl Worker {
         let reported = shared.store.status(&record.uid);
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
-        let is_refused = !assignment.is_admitted;
+        let failure = assignment.failure.clone();
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -171,10 +171,10 @@ impl Worker {
             retry_at: None,
             end_since: None,
             // A pod that is not admitted has failed before anything of it runs.
-            ended: is_refused.then_some(Outcome::Failed),
+            ended: failure.is_some().then_some(Outcome::Failed),
             failing: None,
-            fail_reason: is_refused.then_some(FailReason::OutOfPods),
-            rejection: None,
+            fail_reason: failure.as_ref().map(|failure| failure.reason),
+            rejection: failure.map(|failure| failure.message),
             reported,
             has_reported: false,
             trace,
@@ -211,6 +211,7 @@ impl Worker {
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
+                self.keep_record().await;
                 self.request_tokens(now);
                 self.write_volumes().await;
             }

@@ -10,6 +10,7 @@ pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
 pub(crate) mod process;
+pub(crate) mod resources;
 pub(crate) mod up;
 
 use headwater_settings::InvalidSetting;

@@ -31,6 +31,13 @@ fn files(disk: &Statvfs) -> Option<Share> {
     Some(files).filter(|files| files.all > 0)
 }
 
+/// The size of the file system of `dir`, or of the nearest directory above it.
+pub(crate) fn storage_bytes(dir: &Path) -> Option<u64> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let disk = dir.ancestors().find_map(|dir| statvfs(dir).ok())?;
+    disk.blocks().checked_mul(disk.fragment_size())
+}
+
 /// The memory of the machine; `None` if it cannot be read.
 pub fn memory_bytes() -> Option<u64> {
     meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")

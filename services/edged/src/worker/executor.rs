@@ -68,6 +68,16 @@ impl Worker {
         }
     }
 
+    /// Writes down that the node has admitted the pod, before anyone hears of it: it is not judged again.
+    pub(super) async fn keep_record(&mut self) {
+        if self.ended.is_none()
+            && let Err(error) = self.shared.store.insert(&self.record).await
+        {
+            // Its volumes are not written either: the pod waits, and says why.
+            tracing::debug!(pod = %self.record.key, %error, "a pod has no record yet");
+        }
+    }
+
     /// Writes changed volumes, so that running containers see the new content.
     pub(super) async fn write_volumes(&mut self) {
         let failed_lately =

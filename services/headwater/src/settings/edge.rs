@@ -20,6 +20,7 @@ use super::images::Images;
 use super::kubelet::Kubelet;
 use super::pods::{PodBounds, Pressure};
 use super::process::{PartSettings, ProcessSettings};
+use super::resources::Resources;
 use crate::tls::Tls;
 
 /// The settings of an edge.
@@ -44,6 +45,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// What the machine keeps from its pods.
+    pub(crate) resources: Resources,
     /// The container runtime.
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
@@ -89,6 +92,7 @@ impl Default for EdgeSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            resources: Resources::default(),
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
@@ -164,6 +168,7 @@ impl EdgeSettings {
         PodBounds {
             pods_max: self.pods_max,
             pressure: self.pressure,
+            resources: self.resources,
             events: self.events,
             node_address: self.node_address,
             images: self.images.clone(),

@@ -10,6 +10,7 @@ use headwater_settings::{Events, InvalidSetting, duration_text};
 use serde::{Deserialize, Serialize};
 
 use super::images::Images;
+use super::resources::Resources;
 
 /// The room for pods: at least one, and at most as many as load tests have run on a node.
 const PODS_MAX: RangeInclusive<u32> = 1..=10_000;
@@ -48,6 +49,8 @@ pub(crate) struct PodBounds {
     pub(crate) pods_max: Option<u32>,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// What the machine keeps from its pods.
+    pub(crate) resources: Resources,
     /// Which Events the node sends.
     pub(crate) events: Events,
     /// The node's address, and that of its pods; `None`: loopback.
@@ -91,6 +94,7 @@ impl PodBounds {
         check("pressure.files_free_percent", files_free_percent, &PERCENT)?;
         check("pressure.pids_available_percent", pids_available_percent, &PERCENT)?;
         self.images.check()?;
+        self.resources.check()?;
         if hold > HOLD_MAX {
             let what = "a node would report a pressure for more than a day after its end: set at \
                         most 24h";
@@ -115,6 +119,7 @@ impl PodBounds {
             config.node_address = address;
         }
         self.images.set(config);
+        self.resources.set(config);
         config.settings.events = match self.events {
             Events::None => EventLevel::None,
             Events::Warnings => EventLevel::Warnings,
