@@ -23,7 +23,6 @@ use headwater_edged::runtime::{
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio_util::sync::DropGuard;
 
-use crate::cgroups;
 use crate::client::{CallError, CriClient};
 use crate::images::image_status;
 use crate::inner::Inner;
@@ -35,7 +34,7 @@ use crate::proto::{
 };
 use crate::spec::{
     ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
-    container_log_path, hosts_file, runtime_handler, sandbox_config,
+    container_log_path, hosts_file, pod_resources, runtime_handler, sandbox_config,
 };
 
 /// The longest output of a command: a probe's message quotes its beginning.
@@ -352,6 +351,14 @@ impl Runtime for CriRuntime {
         made.map_err(|error| RuntimeError::Sandbox {
             cause: format!("cannot create {}: {error}", logs.display()),
         })?;
+        let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
+        let (cgroups, resources) = (inner.cgroups.clone(), pod_resources(spec));
+        let parent = parent.unwrap_or_default();
+        self.on_cgroups({
+            let (cgroups, parent) = (cgroups.clone(), parent.clone());
+            move || cgroups.make(&parent, &resources)
+        })
+        .await?;
         let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
         let id = match self.client().run_pod_sandbox(request).await {
             Ok(response) => response.pod_sandbox_id,
@@ -361,6 +368,7 @@ impl Runtime for CriRuntime {
             }
             Err(error) => return Err(sandbox_error(&error)),
         };
+        self.on_cgroups(move || cgroups.adjust(&parent, &resources)).await?;
         let status = inner.sandbox_status(&id).await.map_err(|error| sandbox_error(&error))?;
         match status {
             Some((id, sandbox)) if sandbox.is_ready => {
@@ -573,7 +581,7 @@ impl Runtime for CriRuntime {
         for id in left {
             inner.learn(Fact::Removed { id });
         }
-        cgroups::remove(&pod.uid);
+        inner.cgroups.remove(&pod.uid);
         inner.files.remove(pod).await
     }
 
@@ -583,6 +591,17 @@ impl Runtime for CriRuntime {
 }
 
 impl CriRuntime {
+    /// Changes the cgroup of a pod.
+    async fn on_cgroups(
+        &self,
+        change: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        let changed = tokio::task::spawn_blocking(change).await.map_err(io::Error::other);
+        changed.flatten().map_err(|error| RuntimeError::Sandbox {
+            cause: format!("its cgroup cannot be set up: {error}"),
+        })
+    }
+
     /// What a container is asked to be, with its files in place.
     async fn container_request(
         &self,

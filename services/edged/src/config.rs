@@ -209,10 +209,45 @@ pub struct PressureSettings {
     pub disk_available_percent: u8,
     /// Free files of this file system, in percent.
     pub files_free_percent: u8,
+    /// Free bytes of the file system of images, in percent.
+    pub images_available_percent: u8,
+    /// Free files of this file system, in percent.
+    pub image_files_free_percent: u8,
     /// Free process ids, in percent.
     pub pids_available_percent: u8,
+    /// Thresholds above these, which a pod has to go for only after a time.
+    pub soft: SoftThresholds,
+    /// Memory that is there beyond the threshold when a shortage has ended.
+    pub reclaim_memory_bytes: u64,
+    /// The part of a file system that is.
+    pub reclaim_disk_percent: u8,
+    /// Pods are evicted, if their usage is measured. Otherwise the node only states its pressures.
+    pub evicts: bool,
+    /// How often the node is measured.
+    pub check: Duration,
     /// A pressure ends when there was enough for this time.
     pub hold: Duration,
+}
+
+/// Soft thresholds. Zero is none; there are none by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftThresholds {
+    /// As in [`PressureSettings`].
+    pub memory_available_bytes: u64,
+    /// As in [`PressureSettings`].
+    pub disk_available_percent: u8,
+    /// As in [`PressureSettings`].
+    pub files_free_percent: u8,
+    /// As in [`PressureSettings`].
+    pub images_available_percent: u8,
+    /// As in [`PressureSettings`].
+    pub image_files_free_percent: u8,
+    /// As in [`PressureSettings`].
+    pub pids_available_percent: u8,
+    /// The time for which the node lacks a resource before a pod is evicted.
+    pub grace: Duration,
+    /// The time that the pod has to end, at most its own grace period.
+    pub pod_grace: Duration,
 }
 
 /// As KubeEdge's add workers.
@@ -275,6 +310,14 @@ const FILES_FREE_PERCENT: u8 = 5;
 const LOG_CHECK: Duration = Duration::from_secs(10);
 /// A kubelet has no threshold: with this many left, a burst of processes still finds an id.
 const PIDS_AVAILABLE_PERCENT: u8 = 5;
+/// As a kubelet's hard eviction threshold `imagefs.available`.
+const IMAGES_AVAILABLE_PERCENT: u8 = 15;
+/// As a kubelet's hard eviction threshold `imagefs.inodesFree`.
+const IMAGE_FILES_FREE_PERCENT: u8 = 5;
+/// A kubelet has no default: as long as the example of its documentation.
+const SOFT_GRACE: Duration = Duration::from_secs(90);
+/// As a kubelet's monitoring interval.
+const PRESSURE_CHECK: Duration = Duration::from_secs(10);
 /// As a kubelet's evictionPressureTransitionPeriod.
 const PRESSURE_HOLD: Duration = Duration::from_mins(5);
 
@@ -284,8 +327,31 @@ impl Default for PressureSettings {
             memory_available_bytes: MEMORY_AVAILABLE_BYTES,
             disk_available_percent: DISK_AVAILABLE_PERCENT,
             files_free_percent: FILES_FREE_PERCENT,
+            images_available_percent: IMAGES_AVAILABLE_PERCENT,
+            image_files_free_percent: IMAGE_FILES_FREE_PERCENT,
             pids_available_percent: PIDS_AVAILABLE_PERCENT,
+            soft: SoftThresholds::default(),
+            reclaim_memory_bytes: 0,
+            reclaim_disk_percent: 0,
+            evicts: true,
+            check: PRESSURE_CHECK,
             hold: PRESSURE_HOLD,
+        }
+    }
+}
+
+impl Default for SoftThresholds {
+    fn default() -> Self {
+        Self {
+            memory_available_bytes: 0,
+            disk_available_percent: 0,
+            files_free_percent: 0,
+            images_available_percent: 0,
+            image_files_free_percent: 0,
+            pids_available_percent: 0,
+            grace: SOFT_GRACE,
+            // As a kubelet's evictionMaxPodGracePeriod.
+            pod_grace: Duration::ZERO,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The pod worker as a whole: its start, and the handle of a running one.
 //!
-//! [`Edged::spawn`] opens the runtime and the files of pods, and starts six tasks: the watch of the
+//! [`Edged::spawn`] opens the runtime and the files of pods, and starts seven tasks: the watch of the
 //! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, the collector of images and ended
-//! containers, and the supervisor. The supervisor
+//! containers, the evictor, and the supervisor. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::client::{EdgeClient, SocketPathTooLong};
@@ -22,9 +23,11 @@ use crate::config::{EdgedConfig, RuntimeKind};
 use crate::container::claim::ClaimView;
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
+use crate::eviction::{EVICTIONS_MAX, Evictor, RECLAIMS_MAX};
 use crate::node::images::stated;
 use crate::node::measurement::{measure, storage_bytes};
 use crate::node::object::NodeFacts;
+use crate::node::pressure::PressureTracker;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
@@ -156,13 +159,22 @@ impl Edged {
                 let facts = NodeFacts { storage_kib: storage >> 10, reserved, ..facts };
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
-                let facts = NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts };
-                (facts, measure(&dir))
+                NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts }
             }
         };
-        let allocatable = gather().0.allocatable();
+        let allocatable = gather().allocatable();
+        let mut tracker = PressureTracker::default();
+        let pressures = tracker.observe(&measure(&dir), &settings.pressure, Instant::now());
+        let (pressures, pressed) = watch::channel(pressures);
         let (resend, stop) = (resend_node.clone(), cancel.clone());
-        tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
+        tokio::spawn(reporter::report(
+            gather,
+            pressed.clone(),
+            edge.clone(),
+            settings.clone(),
+            resend,
+            stop,
+        ));
         let logs = ContainerLogs(runtime.clone());
         let (queries, queried) = mpsc::channel::<PodQuery>(node_pods::QUERIES_MAX);
         let pods = NodePods::new(node.clone(), runtime.clone(), queries);
@@ -182,7 +194,22 @@ impl Edged {
             metrics,
             cancel: cancel.clone(),
         });
-        tokio::spawn(Collector::new(dependencies.clone(), listed).run(cancel.clone()));
+        let (reclaims, reclaimed) = mpsc::channel(RECLAIMS_MAX);
+        let collector = Collector::new(dependencies.clone(), listed, reclaimed);
+        tokio::spawn(collector.run(cancel.clone()));
+        let (evictions, evicted) = mpsc::channel(EVICTIONS_MAX);
+        let evicts =
+            dependencies.settings.pressure.evicts && dependencies.runtime.usage().is_some();
+        let evictor = Evictor {
+            shared: dependencies.clone(),
+            dir,
+            pods: Box::new(pods.clone()),
+            pressures,
+            tracker,
+            evictions,
+            reclaims,
+        };
+        tokio::spawn(evictor.run(cancel.clone()));
         let claims = watch::Sender::new(ClaimView::default());
         tokio::spawn(claim_keeper::keep(
             dependencies.runtime.clone(),
@@ -190,9 +217,10 @@ impl Edged {
             claims.subscribe(),
             cancel.clone(),
         ));
-        let supervisor = Supervisor::new(dependencies, edge, resend_node, claims);
+        let supervisor =
+            Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
         let (stop_pods, stopped) = oneshot::channel();
-        let task = tokio::spawn(supervisor.run(watched, noticed, queried, stopped));
+        let task = tokio::spawn(supervisor.run(watched, noticed, queried, evicted, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
 }

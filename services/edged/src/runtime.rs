@@ -45,7 +45,9 @@ pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCre
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
-pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, ProcessUsage, Usage};
+pub use usage::{
+    ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodUsage, ProcessUsage, Usage,
+};
 
 /// Runs the sandboxes and containers of pods.
 #[async_trait]

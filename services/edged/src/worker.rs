@@ -113,6 +113,8 @@ pub(crate) struct Worker {
     fail_reason: Option<FailReason>,
     /// The words with which the node did not admit the pod.
     rejection: Option<Arc<str>>,
+    /// The reported status is final: what it was derived from is gone.
+    is_final: bool,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -148,6 +150,7 @@ impl Worker {
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let failure = assignment.failure.clone();
+        let is_final = failure.is_some() && reported.is_some();
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -176,6 +179,7 @@ impl Worker {
             fail_reason: failure.as_ref().map(|failure| failure.reason),
             rejection: failure.map(|failure| failure.message),
             reported,
+            is_final,
             has_reported: false,
             trace,
             count,
@@ -230,6 +234,9 @@ impl Worker {
             if has_changed && !self.shared.cancel.is_cancelled() {
                 continue;
             }
+            if plan.actions.is_empty() {
+                self.discard_evicted(fate).await;
+            }
             let resync = now + self.shared.settings.resync;
             // A time in the past was not tried again: the pod is about to end, or has ended.
             let setup_at = self.setup.as_ref().map(|setup| setup.retry_at()).filter(|at| *at > now);
@@ -271,6 +278,12 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => {}
+            Signal::Evict { message, within } => {
+                if self.ended.is_none() && self.failing.is_none() {
+                    self.rejection = Some(message.into());
+                    self.failing = Some((FailReason::Evicted, now + within.min(grace)));
+                }
+            }
             Signal::Probe { container, attempt, kind, finding } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec

@@ -9,6 +9,7 @@ pub(crate) mod images;
 pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
+pub(crate) mod pressure;
 pub(crate) mod process;
 pub(crate) mod resources;
 pub(crate) mod up;

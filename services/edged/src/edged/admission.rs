@@ -4,9 +4,17 @@
 //! The rules, their order and the words are those of a kubelet (`pkg/kubelet/lifecycle/predicate.go`). A pod is judged
 //! once, when it comes to the node.
 
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
+use crate::node::pressure::{Pressure, Pressures};
+use crate::pod;
 use crate::worker::AdmissionFailure;
 use crate::worker::plan::FailReason;
+
+/// The taint of a node that lacks memory; it has no value.
+const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// What the node has for its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +55,46 @@ pub(super) fn admit(requests: Amounts, taken: &Taken, room: &Room) -> Result<(),
         check(name, reason, requested, used, capacity)?;
     }
     Ok(())
+}
+
+/// Admits a pod although the node lacks resources: what is critical always, and while only memory is short, what requests
+/// some or tolerates it (`pkg/kubelet/eviction/eviction_manager.go`, `Admit`). Otherwise it would be evicted at once.
+///
+/// # Errors
+/// The conditions of the node.
+pub(super) fn admit_under_pressure(
+    pod: &Pod,
+    pressures: Pressures,
+) -> Result<(), AdmissionFailure> {
+    let Pressures { memory, disk, pids } = pressures;
+    let all = [("MemoryPressure", memory), ("DiskPressure", disk), ("PIDPressure", pids)];
+    let present = all.into_iter().filter(|(_, state)| *state == Pressure::Present);
+    let present: Vec<&str> = present.map(|(name, _)| name).collect();
+    let stands_it = match &*present {
+        [] => true,
+        ["MemoryPressure"] => QosClass::of(pod) != QosClass::BestEffort || tolerates_it(pod),
+        _ => false,
+    };
+    if stands_it || pod::is_critical(pod) {
+        return Ok(());
+    }
+    let message = format!("Pod was rejected: The node had condition: [{}]. ", present.join(" "));
+    Err(AdmissionFailure { reason: FailReason::Evicted, message: message.into() })
+}
+
+/// Whether the pod tolerates the taint of a node that lacks memory.
+fn tolerates_it(pod: &Pod) -> bool {
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
+    tolerations.unwrap_or_default().iter().any(|toleration| {
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        let has_no_value = toleration.value.as_deref().is_none_or(str::is_empty);
+        (effect.is_empty() || effect == "NoSchedule")
+            && match toleration.key.as_deref().unwrap_or_default() {
+                "" => exists,
+                key => key == MEMORY_TAINT && (exists || has_no_value),
+            }
+    })
 }
 
 fn check(
@@ -132,5 +180,51 @@ mod tests {
             let expected = expected.as_ref().map(|(reason, words)| (*reason, words.as_str()));
             assert_eq!(found, expected, "{requests:?} {pods:?}");
         }
+    }
+
+    #[test]
+    fn a_node_that_lacks_a_resource_admits_what_is_critical_and_what_stands_it() {
+        use Pressure::{Absent, Present, Unknown};
+        use serde_json::{Value, json};
+        let pod = |spec: Value| -> Pod {
+            let mut pod = json!({"spec": {"containers": [{"name": "a"}]}});
+            spec.as_object().expect("a spec").iter().for_each(|(key, value)| {
+                pod["spec"][key] = value.clone();
+            });
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let none = pod(json!({}));
+        let requests = json!({"requests": {"memory": "1Mi"}});
+        let burstable = pod(json!({"containers": [{"name": "a", "resources": requests}]}));
+        let critical = pod(json!({"priority": 2_000_000_000}));
+        let toleration = json!({"key": MEMORY_TAINT, "operator": "Exists", "effect": "NoSchedule"});
+        let tolerant = pod(json!({"tolerations": [toleration]}));
+        let of_all = pod(json!({"tolerations": [{"operator": "Exists"}]}));
+        let other = pod(json!({"tolerations": [{"key": "node.kubernetes.io/disk-pressure"}]}));
+        for (pressures, expected) in [
+            ([Absent, Absent, Unknown], "none burstable critical tolerant of_all other"),
+            ([Present, Absent, Absent], "burstable critical tolerant of_all"),
+            ([Absent, Present, Absent], "critical"),
+            ([Present, Absent, Present], "critical"),
+        ] {
+            let [memory, disk, pids] = pressures;
+            let pods = [
+                ("none", &none),
+                ("burstable", &burstable),
+                ("critical", &critical),
+                ("tolerant", &tolerant),
+                ("of_all", &of_all),
+                ("other", &other),
+            ];
+            let admitted = pods.into_iter().filter(|(_, pod)| {
+                admit_under_pressure(pod, Pressures { memory, disk, pids }).is_ok()
+            });
+            let names: Vec<_> = admitted.map(|(name, _)| name).collect();
+            assert_eq!(names.join(" "), expected, "{pressures:?}");
+        }
+        let both = Pressures { memory: Present, disk: Present, pids: Absent };
+        let failure = admit_under_pressure(&burstable, both).expect_err("rejected");
+        let message = "Pod was rejected: The node had condition: [MemoryPressure DiskPressure]. ";
+        assert_eq!((failure.reason.as_str(), &*failure.message), ("Evicted", message));
     }
 }

@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ContainerLogs;
 use crate::desired::compressed_object::CompressedObject;
+use crate::eviction::PodList;
 use crate::runtime::NodeRuntime;
 
 /// Queries that may wait for the supervisor; past this a reader waits.
@@ -107,6 +108,13 @@ impl NodePods {
             Pod { status: view.status.or(pod.status), ..pod }
         };
         Ok(views.into_iter().map(decode).collect())
+    }
+}
+
+#[async_trait::async_trait]
+impl PodList for NodePods {
+    async fn list(&self) -> Vec<Pod> {
+        Self::list(self).await.unwrap_or_default()
     }
 }
 

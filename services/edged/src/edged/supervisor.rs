@@ -20,7 +20,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
-use super::admission::{Room, Taken, admit};
+use super::admission::{Room, Taken, admit, admit_under_pressure};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
@@ -29,6 +29,8 @@ use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::{Change, DesiredPod, DesiredState};
+use crate::eviction::Eviction;
+use crate::node::pressure::Pressures;
 use crate::pod::{self, PodRecord, PodUid};
 use crate::worker::{
     AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies,
@@ -55,6 +57,8 @@ pub(super) struct Supervisor {
     edge: EdgeClient,
     /// Receives the claims of the view.
     claims: watch::Sender<ClaimView>,
+    /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
+    pressures: Option<watch::Receiver<Pressures>>,
     shared: Arc<WorkerDependencies>,
 }
 
@@ -85,6 +89,7 @@ impl Supervisor {
         edge: EdgeClient,
         resend_node: Arc<Notify>,
         claims: watch::Sender<ClaimView>,
+        pressures: Option<watch::Receiver<Pressures>>,
     ) -> Self {
         Self {
             desired: DesiredState::new(dependencies.node.clone(), dependencies.runtime.fields()),
@@ -97,6 +102,7 @@ impl Supervisor {
             resend_node,
             edge,
             claims,
+            pressures,
             shared: dependencies,
         }
     }
@@ -108,6 +114,7 @@ impl Supervisor {
         mut watched: mpsc::Receiver<WatchEvent>,
         mut noticed: mpsc::Receiver<PodUid>,
         mut queried: mpsc::Receiver<PodQuery>,
+        mut evicted: mpsc::Receiver<Eviction>,
         mut stop_pods: oneshot::Receiver<Duration>,
     ) -> usize {
         let cancel = self.shared.cancel.clone();
@@ -155,6 +162,12 @@ impl Supervisor {
                         tracing::warn!(message, "the runtime cannot be listed");
                     }
                     self.reconcile();
+                }
+                Some(Eviction { pod, message, within }) = evicted.recv() => {
+                    if let Some(worker) = self.workers.get(&pod) {
+                        // A worker with a full inbox works: the next measurement asks again.
+                        let _ = worker.signals.try_send(Box::new(Signal::Evict { message, within }));
+                    }
                 }
                 // A reader that gave up needs no answer.
                 Some(PodQuery { pods, answer }) = queried.recv() => drop(answer.send(self.views(&pods))),
@@ -325,8 +338,12 @@ impl Supervisor {
         let present = self.workers.values().filter(|worker| worker.takes_room());
         present.for_each(|worker| taken.add(worker.requests));
         for (record, desired) in new {
-            let requests = pod_requests(&desired.pod.decode());
-            let failure = admit(requests, &taken, &room).err();
+            let pod = desired.pod.decode();
+            let requests = pod_requests(&pod);
+            let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
+            let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
+            let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
+            let failure = admitted.err();
             match &failure {
                 None => taken.add(requests),
                 Some(AdmissionFailure { message, .. }) => {

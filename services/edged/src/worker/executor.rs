@@ -19,7 +19,7 @@ use crate::container::WaitReason;
 use crate::event::{Occurrence, Severity, Subject};
 use crate::metrics::RuntimeAction;
 use crate::pod;
-use crate::runtime::{RuntimeError, SandboxState, StopRequest};
+use crate::runtime::{PodState, RuntimeError, SandboxState, StopRequest};
 use headwater_telemetry::error_chain;
 
 /// The result of a step.
@@ -287,6 +287,31 @@ impl Worker {
         self.ended = Some(Outcome::Failed);
         self.fail_reason = Some(reason);
         StepOutcome::Changed
+    }
+
+    /// Removes what an evicted pod has on the machine: the node needs the room. Its record and its status stay until the
+    /// cloud deletes it, as under a kubelet.
+    pub(super) async fn discard_evicted(&mut self, fate: Fate) {
+        let is_evicted = self.ended.is_some() && self.fail_reason == Some(FailReason::Evicted);
+        let has_content = || {
+            self.shared.runtime.pod(&self.record.uid) != PodState::default()
+                || (self.has_reported && !self.is_final)
+        };
+        let stays = matches!(fate, Fate::Run | Fate::Fail { .. });
+        if !is_evicted || !stays || !has_content() {
+            return;
+        }
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.removing.acquire().await else { return };
+        let began = Instant::now();
+        let removed = self.shared.runtime.remove(&self.record).await;
+        self.count(RuntimeAction::CleanUp, began, &removed);
+        match removed {
+            Ok(()) => self.is_final = true,
+            Err(error) => {
+                self.retry_later("the content of an evicted pod cannot be removed yet", &error);
+            }
+        }
     }
 
     async fn clean_up(&mut self) -> StepOutcome {

@@ -51,7 +51,10 @@ impl Worker {
             node_address: self.shared.address,
             before: before.as_ref(),
         };
-        let status = status::derive(&facts, Timestamp::now());
+        let status = match &before {
+            Some(before) if self.is_final => before.clone(),
+            _ => status::derive(&facts, Timestamp::now()),
+        };
         let compressed = match CompressedObject::encode(&status) {
             Ok(compressed) => compressed,
             Err(error) => {

@@ -13,7 +13,8 @@ use super::cri::Cri;
 use super::edge::owner_of;
 use super::images::Images;
 use super::kubelet::Kubelet;
-use super::pods::{PodBounds, Pressure};
+use super::pods::PodBounds;
+use super::pressure::Pressure;
 use super::process::{PartSettings, ProcessSettings};
 use super::resources::Resources;
 

@@ -7,6 +7,8 @@ use headwater_edged::container::requests::Amounts;
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
 
+use super::pods::check;
+
 /// Thousandths of a processor: 1024 processors are more than a gateway has.
 const CPU_MILLI: RangeInclusive<u64> = 0..=1 << 20;
 
@@ -45,14 +47,6 @@ impl Resources {
             storage_bytes: self.reserved_storage_mib << 20,
         };
     }
-}
-
-fn check(key: &str, value: u64, range: &RangeInclusive<u64>) -> Result<(), InvalidSetting> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let what = format!("{value} is out of range: set {} to {}", range.start(), range.end());
-    Err(InvalidSetting::new(key, what))
 }
 
 #[cfg(test)]
