@@ -8,7 +8,7 @@ use std::time::Duration;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::NodeRuntime;
 use headwater_edged::runtime::pod_files::PodFiles;
-use headwater_edged::{FileError, memory_bytes};
+use headwater_edged::{CpuPolicy, FileError, memory_bytes};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -163,7 +163,11 @@ pub async fn open(
         all_pods(edged),
     );
     let node = node_facts(settings, node, &files, &version, &status, cgroup_driver);
-    let node = NodeFacts { has_cgroup_v2: cgroups.files().is_unified(), ..node };
+    let node = NodeFacts {
+        has_static_cpus: edged.cpu_policy == CpuPolicy::Static,
+        has_cgroup_v2: cgroups.files().is_unified(),
+        ..node
+    };
     let is_containerd = version.runtime_name == CONTAINERD;
     let inner = Arc::new(Inner {
         client: client.clone(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_edged::container::claim::ClaimView;
+use headwater_edged::container::cpu_set::CpuSet;
 use headwater_edged::container::termination::StopSignal;
 use headwater_edged::container::volume::Volume;
 use headwater_edged::container::{LaunchSpec, WaitReason};
@@ -28,9 +29,9 @@ use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
 use crate::proto::{
-    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig, RemoveContainerRequest,
-    RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
-    StopPodSandboxRequest,
+    CreateContainerRequest, ExecSyncRequest, LinuxContainerResources, PodSandboxConfig,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 use crate::spec::{
     ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
@@ -257,6 +258,7 @@ impl Runtime for CriRuntime {
             persistent: true,
             resize: false,
             collection: true,
+            cpu_sets: true,
         }
     }
 
@@ -352,7 +354,8 @@ impl Runtime for CriRuntime {
             cause: format!("cannot create {}: {error}", logs.display()),
         })?;
         let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
-        let (cgroups, resources) = (inner.cgroups.clone(), pod_resources(spec));
+        let (cgroups, resources) =
+            (inner.cgroups.clone(), pod_resources(spec, inner.node.has_static_cpus));
         let parent = parent.unwrap_or_default();
         self.on_cgroups({
             let (cgroups, parent) = (cgroups.clone(), parent.clone());
@@ -545,6 +548,24 @@ impl Runtime for CriRuntime {
                 source: io::Error::other(error),
             }),
         }
+    }
+
+    async fn confine(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        cpus: &CpuSet,
+    ) -> Result<(), RuntimeError> {
+        let container_id = self.running(pod, container)?;
+        // As a kubelet: what is not stated stays.
+        let linux = LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
+        let request = UpdateContainerResourcesRequest {
+            container_id,
+            linux: Some(linux),
+            ..UpdateContainerResourcesRequest::default()
+        };
+        let updated = self.client().update_container_resources(request).await;
+        updated.map(drop).map_err(|error| failed(&error))
     }
 
     async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {

@@ -146,6 +146,8 @@ pub struct Settings {
     pub log_files_max: u32,
     /// What the machine keeps for itself: pods do not get it.
     pub reserved: Amounts,
+    /// Which processors containers run on.
+    pub cpu_policy: CpuPolicy,
     /// When the node lacks a resource.
     pub pressure: PressureSettings,
     /// Which Events the node sends.
@@ -177,6 +179,17 @@ pub enum PullOffline {
     Present,
     /// The container waits for the registry, as under a kubelet.
     Strict,
+}
+
+/// Which processors containers run on, as a kubelet's cpuManagerPolicy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuPolicy {
+    /// All of them on all.
+    #[default]
+    None,
+    /// A container of a guaranteed pod that requests whole processors has them for itself. The others share the rest, of which
+    /// the reserved ones are always a part: a part of a processor at least has to be reserved.
+    Static,
 }
 
 /// When images are removed; each default is a constant of this module.
@@ -395,6 +408,7 @@ impl Default for Settings {
             log_check: LOG_CHECK,
             log_files_max: LOG_FILES_MAX,
             reserved: Amounts::default(),
+            cpu_policy: CpuPolicy::default(),
             pressure: PressureSettings::default(),
             events: EventLevel::default(),
         }

@@ -6,7 +6,7 @@
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use crate::api::client::{EdgeClient, SocketPathTooLong};
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::collection::Collector;
-use crate::config::{EdgedConfig, RuntimeKind};
+use crate::config::{CpuPolicy, EdgedConfig, RuntimeKind, Settings};
 use crate::container::claim::ClaimView;
+use crate::cpus::{self, CpuManager};
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
 use crate::eviction::{EVICTIONS_MAX, Evictor, RECLAIMS_MAX};
@@ -143,6 +144,7 @@ impl Edged {
         for pod in runtime.pods().into_iter().filter(|pod| !store.contains(pod)) {
             tracing::warn!(%pod, "a pod of the runtime has no record and is left alone");
         }
+        let cpus = open_cpus(&dir, &settings, &runtime, &store)?;
         let cancel = CancellationToken::new();
         let (events, watched) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
@@ -182,6 +184,7 @@ impl Edged {
             node,
             address: node_address,
             allocatable,
+            cpus,
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
             requesting_tokens: Semaphore::new(TOKEN_REQUESTS_MAX),
@@ -194,6 +197,10 @@ impl Edged {
             metrics,
             cancel: cancel.clone(),
         });
+        if let Some(cpus) = &dependencies.cpus {
+            let runtime = dependencies.runtime.clone();
+            tokio::spawn(cpus::keep(cpus.clone(), runtime, cancel.clone()));
+        }
         let (reclaims, reclaimed) = mpsc::channel(RECLAIMS_MAX);
         let collector = Collector::new(dependencies.clone(), listed, reclaimed);
         tokio::spawn(collector.run(cancel.clone()));
@@ -223,6 +230,26 @@ impl Edged {
         let task = tokio::spawn(supervisor.run(watched, noticed, queried, evicted, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
+}
+
+/// Opens the processors of containers, if the runtime lets them choose.
+fn open_cpus(
+    dir: &Path,
+    settings: &Settings,
+    runtime: &NodeRuntime,
+    store: &PodStore,
+) -> Result<Option<Arc<CpuManager>>, FileError> {
+    if !runtime.features().cpu_sets {
+        if settings.cpu_policy != CpuPolicy::None {
+            tracing::warn!(
+                "the runtime runs containers on all processors, whatever the CPU policy is"
+            );
+        }
+        return Ok(None);
+    }
+    let in_runtime = runtime.pods();
+    let exists = |pod: &PodUid| store.contains(pod) || in_runtime.contains(pod);
+    Ok(CpuManager::open(dir, settings, exists)?.map(Arc::new))
 }
 
 impl Handle {

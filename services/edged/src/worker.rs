@@ -113,6 +113,8 @@ pub(crate) struct Worker {
     fail_reason: Option<FailReason>,
     /// The words with which the node did not admit the pod.
     rejection: Option<Arc<str>>,
+    /// The pod has the processors that it requests for itself.
+    has_cpus: bool,
     /// The reported status is final: what it was derived from is gone.
     is_final: bool,
     /// The latest status, perhaps from an earlier worker of this pod.
@@ -179,6 +181,7 @@ impl Worker {
             fail_reason: failure.as_ref().map(|failure| failure.reason),
             rejection: failure.map(|failure| failure.message),
             reported,
+            has_cpus: false,
             is_final,
             has_reported: false,
             trace,
@@ -212,6 +215,7 @@ impl Worker {
         let pod = self.receive(wake);
         loop {
             let state = self.observe(&pod).await;
+            self.assign_cpus(&pod).await;
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
@@ -235,6 +239,7 @@ impl Worker {
                 continue;
             }
             if plan.actions.is_empty() {
+                self.release_cpus().await;
                 self.discard_evicted(fate).await;
             }
             let resync = now + self.shared.settings.resync;

@@ -92,11 +92,11 @@ async fn where_memory_is_short_the_pod_furthest_above_its_requests_goes_and_no_o
     assert!(until(pressed).await.is_some(), "the condition stays");
     assert!(reasons(&bench).contains("EvictionThresholdMet"), "{:?}", reasons(&bench));
     // Under pressure a pod that requests nothing does not come in.
-    bench.edge.apply(&bench.pod("late", FOREVER));
-    let status = bench.status("late", "its rejection", is_evicted).await;
+    bench.edge.apply(&bench.pod("pressed", FOREVER));
+    let status = bench.status("pressed", "its rejection", is_evicted).await;
     let message = "Pod was rejected: The node had condition: [MemoryPressure]. ";
     assert_eq!(status["message"], message);
-    assert_eq!(bench.starts("late"), 0);
+    assert_eq!(bench.starts("pressed"), 0);
 
     // An evicted pod leaves nothing but its status, and does not come back.
     let logs = bench.edged_dir().join(format!("logs/shop_large_{}", uid("large")));
@@ -117,11 +117,11 @@ async fn where_memory_is_short_the_pod_furthest_above_its_requests_goes_and_no_o
         assert_eq!(bench.starts(name), 1);
     }
     assert_eq!(bench.starts("large"), 1);
-    for name in ["requests", "important", "large", "late"] {
+    for name in ["requests", "important", "large", "pressed"] {
         let pod = bench.pod(name, FOREVER);
         bench.delete(&pod).await;
     }
-    gone(&containerd, &["requests", "important", "large", "late"]).await;
+    gone(&containerd, &["requests", "important", "large", "pressed"]).await;
     edged.stop().await;
 }
 
@@ -146,9 +146,9 @@ fn a_full_disk_gets_room_from_images_first_and_then_from_the_pod_that_fills_it()
         let capacity = FileSystemUsage::of(&disk).expect("measured").capacity.bytes;
         assert!(available() > 60, "{} % left", available());
         let edged = bench.edged().await;
-        let web = bench.pod("web", FOREVER);
-        bench.edge.apply(&web);
-        bench.status("web", "a running pod", is_running).await;
+        let beside = bench.pod("beside", FOREVER);
+        bench.edge.apply(&beside);
+        bench.status("beside", "a running pod", is_running).await;
         // It waits for a sign, then takes what is above 48 % of the disk, in its own layer: the image of 12 MiB is enough.
         let fills = format!(
             "until [ -e /notes/sign ]; do sleep 0.1; done; head -c $(cat /notes/sign) \
@@ -171,24 +171,25 @@ fn a_full_disk_gets_room_from_images_first_and_then_from_the_pod_that_fills_it()
         assert_eq!(images(&containerd), needed.into());
         let enough = || async { (available() >= 50).then_some(()) };
         assert!(until(enough).await.is_some(), "{} % left", available());
-        for name in ["web", "filler"] {
+        for name in ["beside", "filler"] {
             bench.status(name, "a running pod", is_running).await;
         }
         // No image can go any more: the one that fills the disk has to.
-        fs::write(disk.join("ballast"), vec![1; usize::try_from(capacity / 20).expect("a size")])
-            .expect("written");
+        let free = FileSystemUsage::of(&disk).expect("measured").available.bytes;
+        let ballast = usize::try_from(free - capacity * 40 / 100).expect("a size");
+        fs::write(disk.join("ballast"), vec![1; ballast]).expect("written");
         let status = bench.status("filler", "its eviction", is_evicted).await;
         let message = status["message"].as_str().expect("words");
         let words = "The node was low on resource: ephemeral-storage. Threshold quantity: 48Mi, ";
         assert!(message.starts_with(words), "{message}");
         assert!(message.contains("Container filler was using "), "{message}");
         assert!(until(enough).await.is_some(), "its layer stays: {} % left", available());
-        let status = bench.status("web", "a running pod", is_running).await;
-        assert_eq!((bench.starts("web"), &status["phase"]), (1, &json!("Running")));
-        for pod in [&web, &filler] {
+        let status = bench.status("beside", "a running pod", is_running).await;
+        assert_eq!((bench.starts("beside"), &status["phase"]), (1, &json!("Running")));
+        for pod in [&beside, &filler] {
             bench.delete(pod).await;
         }
-        gone(&containerd, &["web", "filler"]).await;
+        gone(&containerd, &["beside", "filler"]).await;
         edged.stop().await;
     });
 }

@@ -25,6 +25,8 @@ pub struct NodeFacts {
     pub cgroup_driver: Option<CgroupDriver>,
     /// The root of the cgroups of all pods, below the root of each controller.
     pub cgroup_root: String,
+    /// Containers of guaranteed pods have whole processors for themselves.
+    pub has_static_cpus: bool,
     /// The kernel has the one tree of cgroup v2.
     pub has_cgroup_v2: bool,
     /// The id of the machine's boot. Empty if it is unknown.
@@ -76,6 +78,7 @@ impl Default for NodeFacts {
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: None,
             cgroup_root: CGROUP_ROOT.to_owned(),
+            has_static_cpus: false,
             has_cgroup_v2: false,
             boot_id: String::new(),
             memory_bytes: 0,

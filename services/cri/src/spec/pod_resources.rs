@@ -3,6 +3,8 @@
 
 use headwater_edged::container::qos::QosClass;
 use headwater_edged::container::requests::{pod_limits, pod_requests};
+use headwater_edged::exclusive_cpus;
+use headwater_edged::pod::all_containers;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::resources::{PERIOD_US, SHARES, cpu_quota, cpu_shares};
@@ -21,7 +23,10 @@ pub struct PodResources {
 }
 
 /// The resources of a pod. Without a limit on each of its containers, and none of its own, it has no limit.
-pub fn pod_resources(pod: &Pod) -> PodResources {
+///
+/// `has_static_cpus`: a container that has processors for itself has no quota, which would only let it wait on them, and
+/// neither has its pod.
+pub fn pod_resources(pod: &Pod, has_static_cpus: bool) -> PodResources {
     let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     let (requests, limits) = (pod_requests(pod), pod_limits(pod));
     let none = PodResources {
@@ -33,9 +38,11 @@ pub fn pod_resources(pod: &Pod) -> PodResources {
     if QosClass::of(pod) == QosClass::BestEffort {
         return none;
     }
+    let is_exclusive = has_static_cpus && all_containers(pod).any(|it| exclusive_cpus(pod, it) > 0);
     PodResources {
         cpu_shares: cpu_shares(whole(requests.cpu_milli)),
-        cpu_quota_us: Some(cpu_quota(whole(limits.cpu_milli))).filter(|quota| *quota > 0),
+        cpu_quota_us: Some(cpu_quota(whole(limits.cpu_milli)))
+            .filter(|quota| *quota > 0 && !is_exclusive),
         memory_limit_bytes: Some(whole(limits.memory_bytes)).filter(|limit| *limit > 0),
         ..none
     }
@@ -62,7 +69,7 @@ mod tests {
         ] {
             let spec = json!({"containers": containers.map(of), "resources": own});
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
-            let found = pod_resources(&pod);
+            let found = pod_resources(&pod, false);
             assert_eq!(
                 (found.cpu_shares, found.cpu_quota_us, found.memory_limit_bytes),
                 (shares, quota, memory),

@@ -14,6 +14,7 @@ use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
 use crate::container::requests::Amounts;
+use crate::cpus::CpuManager;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::objects::Objects;
 use crate::disk::pod_store::PodStore;
@@ -65,6 +66,8 @@ pub(crate) struct WorkerDependencies {
     pub(crate) node: NodeName,
     pub(crate) address: IpAddr,
     pub(crate) allocatable: Amounts,
+    /// The processors of containers, if the runtime lets them choose.
+    pub(crate) cpus: Option<Arc<CpuManager>>,
     pub(crate) settings: Settings,
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,

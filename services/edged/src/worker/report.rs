@@ -73,7 +73,7 @@ impl Worker {
             let happened = status_change::occurrences(&record.key, &record.uid, before, &status);
             happened.into_iter().for_each(|occurrence| shared.events.record(occurrence));
         }
-        let is_admitted = self.assignment.failure.is_none();
+        let is_admitted = self.assignment.failure.is_none() && self.fail_reason.is_none();
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
         shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use headwater_edged::EdgedConfig;
 use headwater_edged::container::requests::Amounts;
+use headwater_edged::{CpuPolicy, EdgedConfig};
 use headwater_settings::InvalidSetting;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,19 @@ pub(crate) struct Resources {
     pub(crate) reserved_memory_mib: u64,
     /// Room on the disk that pods do not get, in MiB.
     pub(crate) reserved_storage_mib: u64,
+    /// Which processors containers run on.
+    pub(crate) cpu_policy: Policy,
+}
+
+/// See [`CpuPolicy`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Policy {
+    /// All of them on all.
+    #[default]
+    None,
+    /// Whole processors of guaranteed pods are their own.
+    Static,
 }
 
 impl Resources {
@@ -33,7 +46,13 @@ impl Resources {
     /// # Errors
     /// The setting, and what to do.
     pub(crate) fn check(&self) -> Result<(), InvalidSetting> {
-        let Self { reserved_cpu_milli, reserved_memory_mib, reserved_storage_mib } = *self;
+        let Self { reserved_cpu_milli, reserved_memory_mib, reserved_storage_mib, cpu_policy } =
+            *self;
+        if cpu_policy == Policy::Static && reserved_cpu_milli == 0 {
+            let what = "the static policy needs a processor that no pod has for itself: set \
+                        resources.reserved_cpu_milli, for example to 500";
+            return Err(InvalidSetting::new("resources.cpu_policy", what));
+        }
         check("resources.reserved_cpu_milli", reserved_cpu_milli, &CPU_MILLI)?;
         check("resources.reserved_memory_mib", reserved_memory_mib, &MIB)?;
         check("resources.reserved_storage_mib", reserved_storage_mib, &MIB)
@@ -45,6 +64,10 @@ impl Resources {
             cpu_milli: self.reserved_cpu_milli,
             memory_bytes: self.reserved_memory_mib << 20,
             storage_bytes: self.reserved_storage_mib << 20,
+        };
+        config.settings.cpu_policy = match self.cpu_policy {
+            Policy::None => CpuPolicy::None,
+            Policy::Static => CpuPolicy::Static,
         };
     }
 }
@@ -63,12 +86,15 @@ mod tests {
             reserved_cpu_milli: 250,
             reserved_memory_mib: 2,
             reserved_storage_mib: 3,
-            ..Resources::default()
+            cpu_policy: Policy::Static,
         };
         kept.check().expect("in range");
         kept.set(&mut config);
         let amounts = Amounts { cpu_milli: 250, memory_bytes: 2 << 20, storage_bytes: 3 << 20 };
         assert_eq!(config.settings.reserved, amounts);
+        assert_eq!(config.settings.cpu_policy, CpuPolicy::Static);
+        let wrong = Resources { reserved_cpu_milli: 0, ..kept };
+        assert_eq!(wrong.check().expect_err("no processor").key, "resources.cpu_policy");
         let wrong = Resources { reserved_memory_mib: (1 << 20) + 1, ..Resources::default() };
         let wrong = wrong.check().expect_err("too much");
         assert_eq!(wrong.key, "resources.reserved_memory_mib");
