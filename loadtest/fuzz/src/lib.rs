@@ -63,6 +63,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "source_manifest", run: source::manifest },
     Target { name: "source_line", run: source::line },
     Target { name: "pod", run: pod::pod },
+    Target { name: "pod_cpu_set", run: pod::cpu_set },
 ];
 
 /// The target of that name.

@@ -1,6 +1,7 @@
 //! Pods, as a pod worker reads them, with the objects that they name.
 
 use bytes::Bytes;
+use headwater_edged::container::cpu_set::CpuSet;
 use headwater_edged::preview::preview;
 use headwater_event::{NodeName, ResourceKey};
 
@@ -42,5 +43,13 @@ pub fn pod(bytes: &[u8]) {
                 }
             }
         }
+    }
+}
+
+/// A list of processors, which a file of the pod worker and the kernel have.
+pub fn cpu_set(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(cpus) = text.parse::<CpuSet>() {
+        assert_eq!(cpus.to_string().parse(), Ok(cpus));
     }
 }

@@ -5,40 +5,78 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_edged::pod::PodUid;
-use headwater_edged::runtime::ProcessUsage;
+use headwater_edged::runtime::{MemoryUsage, ProcessUsage};
 
 /// Where the kernel shows its cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
 
+/// A limit of version 1 that is none: the kernel counts pages up to the largest number.
+const NO_LIMIT: u64 = 1 << 62;
+
 /// The file that only the root of version 2 has.
 const VERSION_2: &str = "cgroup.controllers";
 
+/// The controller of version 1 with shares and quotas.
+pub(crate) const CPU_V1: &str = "cpu";
+
 /// The controllers of version 1 that are read.
 const CPU: &str = "cpuacct";
-const MEMORY: &str = "memory";
+pub(crate) const MEMORY: &str = "memory";
 const PIDS: &str = "pids";
 
 /// The cgroups of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct CgroupFiles {
     root: PathBuf,
+    /// The root of all pods below that of each tree.
+    name: String,
     is_unified: bool,
 }
 
 impl CgroupFiles {
-    /// The cgroups of this machine.
-    pub(crate) fn of_machine() -> Self {
-        Self::at(Path::new(ROOT))
+    /// The cgroups of this machine, with the root of all pods.
+    pub(crate) fn of_machine(name: &str) -> Self {
+        Self::at(Path::new(ROOT), name)
     }
 
-    fn at(root: &Path) -> Self {
-        Self { root: root.to_owned(), is_unified: root.join(VERSION_2).exists() }
+    pub(crate) fn at(root: &Path, name: &str) -> Self {
+        let is_unified = root.join(VERSION_2).exists();
+        Self { root: root.to_owned(), name: name.to_owned(), is_unified }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernel has the one tree of version 2.
+    pub(crate) fn is_unified(&self) -> bool {
+        self.is_unified
+    }
+
+    /// The top of every tree.
+    pub(crate) fn trees(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let controllers = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        std::iter::once(self.root.clone()).chain(controllers).collect()
+    }
+
+    /// The limit of all pods together, and the memory that they use of it, without what the kernel can get back at
+    /// once; `None`: they have no limit.
+    pub(crate) fn memory_of_all(&self) -> Option<MemoryUsage> {
+        let slice = format!("{}.slice", self.name);
+        let tree = self.tree(MEMORY);
+        let place = [self.name.as_str(), &slice].into_iter().find(|it| tree.join(it).is_dir())?;
+        let file = if self.is_unified { "memory.max" } else { "memory.limit_in_bytes" };
+        let limit = fs::read_to_string(tree.join(place).join(file)).ok()?.trim().parse().ok()?;
+        // Version 1 writes the largest number of pages for no limit.
+        let is_limit = limit < NO_LIMIT;
+        is_limit.then(|| MemoryUsage { limit, used: self.usage(Path::new(place)).memory_bytes })
     }
 
     /// The place of a pod's cgroup below the root of each controller, if it has one.
     pub(crate) fn pod(&self, pod: &PodUid) -> Option<PathBuf> {
         let tree = self.tree(MEMORY);
-        places(pod).into_iter().find(|place| tree.join(place).is_dir())
+        places(&self.name, pod).into_iter().find(|place| tree.join(place).is_dir())
     }
 
     /// The place of a container's cgroup in that of its pod, whose name the runtime chooses: the id, or a name with
@@ -48,6 +86,12 @@ impl CgroupFiles {
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut own = names.filter(|name| !id.is_empty() && name.contains(id));
         own.next().map(|name| pod.join(name))
+    }
+
+    /// A process of a cgroup.
+    pub(crate) fn process(&self, place: &Path) -> Option<u32> {
+        let processes = fs::read_to_string(self.tree(MEMORY).join(place).join("cgroup.procs"));
+        processes.ok()?.lines().find_map(|line| line.trim().parse().ok())
     }
 
     /// What the processes of a cgroup and of all below it use. A controller that is not there counts nothing.
@@ -78,23 +122,24 @@ impl CgroupFiles {
         }
     }
 
-    fn tree(&self, controller: &str) -> PathBuf {
+    /// The top of the tree of a controller.
+    pub(crate) fn tree(&self, controller: &str) -> PathBuf {
         if self.is_unified { self.root.clone() } else { self.root.join(controller) }
     }
 }
 
 /// The places that a pod's cgroup may have: by its quality of service, as a directory or as a slice.
-fn places(pod: &PodUid) -> Vec<PathBuf> {
+fn places(root: &str, pod: &PodUid) -> Vec<PathBuf> {
     let uid = pod.as_str().replace('-', "_");
     let of_class = ["", "burstable", "besteffort"].map(|class| {
-        let directory = Path::new("headwater").join(class).join(format!("pod{pod}"));
+        let directory = Path::new(root).join(class).join(format!("pod{pod}"));
         let (above, head) = match class {
-            "" => (PathBuf::new(), "headwater".to_owned()),
-            class => {
-                (PathBuf::from(format!("headwater-{class}.slice")), format!("headwater-{class}"))
-            }
+            "" => (PathBuf::new(), root.to_owned()),
+            class => (PathBuf::from(format!("{root}-{class}.slice")), format!("{root}-{class}")),
         };
-        let slice = Path::new("headwater.slice").join(above).join(format!("{head}-pod{uid}.slice"));
+        let slice = PathBuf::from(format!("{root}.slice"))
+            .join(above)
+            .join(format!("{head}-pod{uid}.slice"));
         [directory, slice]
     });
     of_class.into_iter().flatten().collect()
@@ -144,7 +189,7 @@ mod tests {
                 (&of("memory", &container, "memory.stat"), stat),
             ],
         );
-        let files = CgroupFiles::at(root.path());
+        let files = CgroupFiles::at(root.path(), "headwater");
         let place = files.pod(&uid()).expect("a pod");
         assert_eq!(place, Path::new(pod));
         let expected = ProcessUsage {
@@ -190,7 +235,7 @@ mod tests {
                     (&of("pids.current"), "2\n"),
                 ],
             );
-            let files = CgroupFiles::at(&root);
+            let files = CgroupFiles::at(&root, "headwater");
             let place = files.pod(&uid()).expect("a pod");
             let own = files.container(&place, ID).expect("a container");
             let expected = ProcessUsage {

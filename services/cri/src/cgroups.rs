@@ -1,34 +1,256 @@
-//! The cgroups of pods, which a runtime leaves behind (runc makes the parent of a container and never removes
-//! it).
+//! The cgroups of pods: their places by the quality of service, their shares and limits, and their end. On each
+//! controller of version 1, or in the one tree of version 2.
+//!
+//! ```text
+//!   <root>                     all pods: what the machine does not keep for itself
+//!   <root>/pod<uid>            guaranteed pods
+//!   <root>/burstable/pod<uid>  together as many shares as they have one by one
+//!   <root>/besteffort/pod<uid> together the least share
+//! ```
+//!
+//! With the driver `cgroupfs` the directory of a pod is made before its sandbox. A service manager makes the slice of a pod
+//! when its sandbox starts, and its values are set then. A runtime makes what lies below, and leaves the parent behind.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_edged::pod::PodUid;
 
-/// Where the kernel shows its cgroups.
-const ROOT: &str = "/sys/fs/cgroup";
+use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY};
+use crate::spec::{CgroupDriver, PodResources, cpu_shares};
 
-/// The places of pods by their quality of service.
-const CLASSES: [&str; 3] = ["headwater", "headwater/burstable", "headwater/besteffort"];
+/// The classes of pods below the root; guaranteed ones have none.
+const BURSTABLE: &str = "burstable";
+const BEST_EFFORT: &str = "besteffort";
 
-/// Removes the cgroups of a pod that has ended, on each controller of version 1 or in the tree of version 2. What
-/// cannot be removed holds no process and no memory.
-pub(crate) fn remove(pod: &PodUid) {
-    for root in roots(Path::new(ROOT)) {
-        for class in CLASSES {
-            let place = root.join(class).join(format!("pod{pod}"));
-            if place.is_dir() {
-                remove_tree(&place);
+/// The controllers of version 2 that containers use. One that the kernel lacks is left out.
+const CONTROLLERS: [&str; 6] = ["cpuset", "cpu", "io", "memory", "hugetlb", "pids"];
+
+/// The share of the class of pods that request nothing.
+const SHARES_MIN: u64 = 2;
+
+/// The largest share, and the largest weight of version 2.
+const SHARES_MAX: u64 = 262_144;
+const WEIGHT_MAX: u64 = 10_000;
+
+/// What the pods of the node get together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AllPods {
+    /// Thousandths of a processor.
+    pub(crate) cpu_milli: i64,
+    /// Bytes of memory; `None`: all of the machine.
+    pub(crate) memory_limit_bytes: Option<i64>,
+}
+
+/// The cgroups of a node's pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Cgroups {
+    files: CgroupFiles,
+    driver: CgroupDriver,
+    all: AllPods,
+    /// The shares of a class follow from all of its pods: one change at a time.
+    changing: Arc<Mutex<()>>,
+}
+
+impl Cgroups {
+    pub(crate) fn new(files: CgroupFiles, driver: CgroupDriver, all: AllPods) -> Self {
+        Self { files, driver, all, changing: Arc::default() }
+    }
+
+    pub(crate) fn files(&self) -> &CgroupFiles {
+        &self.files
+    }
+
+    /// Prepares the place of a pod, before its sandbox is made.
+    ///
+    /// # Errors
+    /// The pod has no cgroup, or not these limits.
+    pub(crate) fn make(&self, parent: &str, resources: &PodResources) -> io::Result<()> {
+        match self.driver {
+            CgroupDriver::Cgroupfs => self.change(&self.path(parent), resources, true),
+            CgroupDriver::Systemd => Ok(()),
+        }
+    }
+
+    /// Sets the values of a pod whose slice the service manager has made with its sandbox.
+    ///
+    /// # Errors
+    /// The pod does not have these limits.
+    pub(crate) fn adjust(&self, parent: &str, resources: &PodResources) -> io::Result<()> {
+        match self.driver {
+            CgroupDriver::Cgroupfs => Ok(()),
+            CgroupDriver::Systemd => self.change(&self.path(parent), resources, false),
+        }
+    }
+
+    /// Removes the cgroups of a pod that has ended. What cannot be removed holds no process and no memory.
+    pub(crate) fn remove(&self, pod: &PodUid) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = Path::new(self.files.name());
+        for class in ["", BURSTABLE, BEST_EFFORT] {
+            for tree in self.files.trees() {
+                let place = tree.join(root).join(class).join(format!("pod{pod}"));
+                if place.is_dir() {
+                    remove_tree(&place);
+                }
             }
+        }
+        if self.driver == CgroupDriver::Cgroupfs
+            && let Err(error) = self.share(&root.join(BURSTABLE))
+        {
+            tracing::debug!(%error, "the shares of burstable pods are those of before");
+        }
+    }
+
+    fn change(&self, place: &Path, resources: &PodResources, makes: bool) -> io::Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let above: Vec<&Path> =
+            place.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()).collect();
+        let Some(root) = above.last().copied() else { return Ok(()) };
+        if makes {
+            self.make_dirs(place, &above)?;
+        }
+        self.set_root(root)?;
+        let PodResources { cpu_shares, cpu_quota_us, cpu_period_us, memory_limit_bytes } =
+            *resources;
+        self.set_cpu(place, cpu_shares, cpu_quota_us, cpu_period_us)?;
+        self.set_memory(place, memory_limit_bytes)?;
+        match above.first() {
+            Some(class) if *class != root => self.share(class),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_dirs(&self, place: &Path, above: &[&Path]) -> io::Result<()> {
+        if !self.files.is_unified() {
+            for controller in [CPU_V1, MEMORY] {
+                let tree = self.files.tree(controller);
+                if tree.is_dir() {
+                    fs::create_dir_all(tree.join(place))?;
+                }
+            }
+            return Ok(());
+        }
+        let tree = self.files.tree(MEMORY);
+        fs::create_dir_all(tree.join(place))?;
+        // A controller counts in a cgroup if every one above it passes it on.
+        for dir in std::iter::once(Path::new("")).chain(above.iter().rev().copied()) {
+            for controller in CONTROLLERS {
+                let file = tree.join(dir).join("cgroup.subtree_control");
+                if let Err(error) = fs::write(&file, format!("+{controller}")) {
+                    tracing::debug!(%error, controller, "pods are not bound by this controller");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What all pods get together.
+    fn set_root(&self, root: &Path) -> io::Result<()> {
+        let AllPods { cpu_milli, memory_limit_bytes } = self.all;
+        if cpu_milli > 0 {
+            self.set_shares(root, u64::try_from(cpu_shares(cpu_milli)).unwrap_or(SHARES_MIN))?;
+        }
+        match memory_limit_bytes {
+            None => Ok(()),
+            limit => self.set_memory(root, limit),
+        }
+    }
+
+    fn set_cpu(
+        &self,
+        place: &Path,
+        shares: i64,
+        quota_us: Option<i64>,
+        period_us: i64,
+    ) -> io::Result<()> {
+        self.set_shares(place, u64::try_from(shares).unwrap_or(SHARES_MIN))?;
+        let dir = self.files.tree(CPU_V1).join(place);
+        if self.files.is_unified() {
+            let quota = quota_us.map_or_else(|| "max".to_owned(), |quota| quota.to_string());
+            return write(&dir.join("cpu.max"), &format!("{quota} {period_us}"));
+        }
+        // The kernel takes no quota that is beyond the period of before.
+        write(&dir.join("cpu.cfs_quota_us"), "-1")?;
+        write(&dir.join("cpu.cfs_period_us"), &period_us.to_string())?;
+        match quota_us {
+            Some(quota) => write(&dir.join("cpu.cfs_quota_us"), &quota.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    fn set_memory(&self, place: &Path, limit: Option<i64>) -> io::Result<()> {
+        let dir = self.files.tree(MEMORY).join(place);
+        if self.files.is_unified() {
+            let limit = limit.map_or_else(|| "max".to_owned(), |limit| limit.to_string());
+            return write(&dir.join("memory.max"), &limit);
+        }
+        write(&dir.join("memory.limit_in_bytes"), &limit.unwrap_or(-1).to_string())
+    }
+
+    fn set_shares(&self, place: &Path, shares: u64) -> io::Result<()> {
+        let dir = self.files.tree(CPU_V1).join(place);
+        if self.files.is_unified() {
+            return write(&dir.join("cpu.weight"), &weight(shares).to_string());
+        }
+        write(&dir.join("cpu.shares"), &shares.to_string())
+    }
+
+    /// Gives a class as many shares as its pods have one by one, whose sum it is against the pods beside the class; pods that
+    /// request nothing have the least one together (`pkg/kubelet/cm/qos_container_manager_linux.go`).
+    fn share(&self, class: &Path) -> io::Result<()> {
+        let dir = self.files.tree(CPU_V1).join(class);
+        if !dir.is_dir() {
+            return Ok(());
+        }
+        let (file, least, most) = match self.files.is_unified() {
+            true => ("cpu.weight", weight(SHARES_MIN), WEIGHT_MAX),
+            false => ("cpu.shares", SHARES_MIN, SHARES_MAX),
+        };
+        let is_best_effort = class.to_string_lossy().contains(BEST_EFFORT);
+        let pods = fs::read_dir(&dir)?.flatten().filter(|entry| entry.path().is_dir());
+        let shares = pods.filter(|_| !is_best_effort).filter_map(|pod| {
+            fs::read_to_string(pod.path().join(file)).ok()?.trim().parse::<u64>().ok()
+        });
+        let sum = shares.fold(0, u64::saturating_add).clamp(least, most);
+        write(&dir.join(file), &sum.to_string())
+    }
+
+    /// The place below the root of a tree.
+    fn path(&self, parent: &str) -> PathBuf {
+        match self.driver {
+            CgroupDriver::Cgroupfs => PathBuf::from(parent.trim_start_matches('/')),
+            CgroupDriver::Systemd => slice_path(parent),
         }
     }
 }
 
-fn roots(root: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    let controllers = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
-    std::iter::once(root.to_owned()).chain(controllers).collect()
+/// The directory of a slice: the slices above it have the beginnings of its name.
+fn slice_path(slice: &str) -> PathBuf {
+    let name = slice.strip_suffix(".slice").unwrap_or(slice);
+    let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
+    ends.map(|end| format!("{}.slice", &name[..end])).collect()
+}
+
+/// `cpu.weight` of so many shares (`pkg/kubelet/cm/cgroup_v2_manager_linux.go`, `cpuSharesToCPUWeight`).
+fn weight(shares: u64) -> u64 {
+    let above = shares.clamp(SHARES_MIN, SHARES_MAX) - SHARES_MIN;
+    1 + above * (WEIGHT_MAX - 1) / (SHARES_MAX - SHARES_MIN)
+}
+
+/// Writes a value of a cgroup, and names the file in the error.
+fn write(file: &Path, value: &str) -> io::Result<()> {
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("{value} in {}: {error}", file.display()))
+    };
+    // A tree that the kernel does not have bounds nothing.
+    if file.parent().is_some_and(Path::is_dir) {
+        fs::write(file, value).map_err(named)
+    } else {
+        Ok(())
+    }
 }
 
 /// A cgroup is removed with rmdir, after those below it.
@@ -40,5 +262,115 @@ fn remove_tree(place: &Path) {
     }
     if let Err(error) = fs::remove_dir(place) {
         tracing::debug!(%error, place = %place.display(), "a cgroup stays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::CGROUP_ROOT;
+
+    fn resources(shares: i64, quota: Option<i64>, memory: Option<i64>) -> PodResources {
+        PodResources {
+            cpu_shares: shares,
+            cpu_quota_us: quota,
+            cpu_period_us: 100_000,
+            memory_limit_bytes: memory,
+        }
+    }
+
+    fn cgroups(root: &Path, driver: CgroupDriver, all: AllPods) -> Cgroups {
+        Cgroups::new(CgroupFiles::at(root, CGROUP_ROOT), driver, all)
+    }
+
+    fn read(root: &Path, file: &str) -> String {
+        fs::read_to_string(root.join(file)).unwrap_or_else(|error| format!("{file}: {error}"))
+    }
+
+    #[test]
+    fn pods_have_their_shares_and_limits_in_the_trees_of_version_1() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        for tree in ["cpu", "memory", "pids"] {
+            fs::create_dir(root.join(tree)).expect("made");
+        }
+        let all = AllPods { cpu_milli: 1500, memory_limit_bytes: Some(1 << 30) };
+        let cgroups = cgroups(root, CgroupDriver::Cgroupfs, all);
+        let make = |parent, resources| cgroups.make(parent, &resources).expect("made");
+        make("/headwater/poda", resources(1024, Some(100_000), Some(64)));
+        make("/headwater/burstable/podb", resources(300, None, Some(128)));
+        make("/headwater/burstable/podc", resources(400, None, None));
+        make("/headwater/besteffort/podd", resources(2, None, None));
+        for (file, value) in [
+            ("cpu/headwater/cpu.shares", "1536"),
+            ("memory/headwater/memory.limit_in_bytes", "1073741824"),
+            ("cpu/headwater/poda/cpu.shares", "1024"),
+            ("cpu/headwater/poda/cpu.cfs_quota_us", "100000"),
+            ("cpu/headwater/poda/cpu.cfs_period_us", "100000"),
+            ("memory/headwater/poda/memory.limit_in_bytes", "64"),
+            ("cpu/headwater/burstable/cpu.shares", "700"),
+            ("cpu/headwater/burstable/podb/cpu.cfs_quota_us", "-1"),
+            ("memory/headwater/burstable/podb/memory.limit_in_bytes", "128"),
+            ("memory/headwater/burstable/podc/memory.limit_in_bytes", "-1"),
+            ("cpu/headwater/besteffort/cpu.shares", "2"),
+        ] {
+            assert_eq!(read(root, file), value, "{file}");
+        }
+        assert!(!root.join("pids/headwater").exists(), "the runtime makes what has no value");
+        // A cgroup has no files of its own that rmdir minds: those of this folder are files.
+        for file in ["cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"] {
+            fs::remove_file(root.join("cpu/headwater/burstable/podb").join(file)).expect("removed");
+        }
+        fs::remove_file(root.join("memory/headwater/burstable/podb/memory.limit_in_bytes"))
+            .expect("removed");
+        cgroups.remove(&PodUid::try_from("b".to_owned()).expect("a UID"));
+        assert!(!root.join("cpu/headwater/burstable/podb").exists());
+        assert!(!root.join("memory/headwater/burstable/podb").exists());
+        assert_eq!(read(root, "cpu/headwater/burstable/cpu.shares"), "400");
+    }
+
+    #[test]
+    fn pods_have_their_weights_and_limits_in_the_one_tree_of_version_2() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        fs::write(root.join("cgroup.controllers"), "cpu memory").expect("written");
+        let all = AllPods { cpu_milli: 2000, memory_limit_bytes: None };
+        let of_files = cgroups(root, CgroupDriver::Cgroupfs, all);
+        let burstable = resources(1024, Some(50_000), Some(64));
+        of_files.make("/headwater/burstable/podb", &burstable).expect("made");
+        for (file, value) in [
+            ("headwater/cpu.weight", "79"),
+            ("headwater/burstable/podb/cpu.weight", "39"),
+            ("headwater/burstable/podb/cpu.max", "50000 100000"),
+            ("headwater/burstable/podb/memory.max", "64"),
+            ("headwater/burstable/cpu.weight", "39"),
+            ("headwater/burstable/cgroup.subtree_control", "+pids"),
+            ("cgroup.subtree_control", "+pids"),
+        ] {
+            assert_eq!(read(root, file), value, "{file}");
+        }
+        assert!(!root.join("headwater/memory.max").exists(), "the machine keeps nothing");
+
+        let of_slices = cgroups(root, CgroupDriver::Systemd, all);
+        let slice = "headwater-besteffort-pod12ab_34.slice";
+        let best_effort = resources(2, None, None);
+        of_slices.make(slice, &best_effort).expect("the service manager makes it");
+        let class = "headwater.slice/headwater-besteffort.slice";
+        let place = format!("{class}/{slice}");
+        assert!(!root.join(&place).exists());
+        fs::create_dir_all(root.join(&place)).expect("made");
+        of_slices.adjust(slice, &best_effort).expect("set");
+        assert_eq!(read(root, &format!("{place}/cpu.max")), "max 100000");
+        assert_eq!(read(root, &format!("{place}/memory.max")), "max");
+        assert_eq!(read(root, &format!("{class}/cpu.weight")), "1");
+    }
+
+    #[test]
+    fn shares_become_weights_from_the_least_to_the_largest() {
+        for (shares, expected) in
+            [(0, 1), (2, 1), (1024, 39), (2048, 79), (262_144, 10_000), (u64::MAX, 10_000)]
+        {
+            assert_eq!(weight(shares), expected, "{shares}");
+        }
     }
 }

@@ -277,6 +277,7 @@ calls! {
     runtime remove_container(RemoveContainerRequest) -> RemoveContainerResponse, slow;
     runtime list_containers(ListContainersRequest) -> ListContainersResponse, quick;
     runtime container_status(ContainerStatusRequest) -> ContainerStatusResponse, quick;
+    runtime update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse, slow;
     runtime reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, quick;
     runtime exec_sync(ExecSyncRequest) -> ExecSyncResponse, command;
     runtime exec(ExecRequest) -> ExecResponse, quick;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::RuntimeError;
 
-use crate::cgroups;
 use crate::client::CallError;
 use crate::knowledge::{Fact, Knowledge, Phase, Run};
 use crate::proto::RemoveContainerRequest;
@@ -80,7 +79,7 @@ impl CriRuntime {
         }
         let here = inner.with(Knowledge::pods);
         gone.retain(|pod| !known.contains(pod) && !here.contains(pod));
-        gone.iter().for_each(cgroups::remove);
+        gone.iter().for_each(|pod| inner.cgroups.remove(pod));
         inner.files.remove_other_logs(here).await?;
         match failed {
             Some(error) => Err(RuntimeError::Sandbox { cause: error.to_string() }),

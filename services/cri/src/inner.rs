@@ -10,6 +10,7 @@ use headwater_edged::runtime::pod_files::PodFiles;
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 
+use crate::cgroups::Cgroups;
 use crate::client::{CallError, CriClient};
 use crate::facts;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run, Sandbox};
@@ -28,6 +29,7 @@ const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 pub(crate) struct Inner {
     pub(crate) client: CriClient,
     pub(crate) files: PodFiles,
+    pub(crate) cgroups: Cgroups,
     pub(crate) node: NodeFacts,
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: String,

@@ -8,12 +8,14 @@ use std::time::Duration;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::NodeRuntime;
 use headwater_edged::runtime::pod_files::PodFiles;
-use headwater_edged::{FileError, memory_bytes};
+use headwater_edged::{CpuPolicy, FileError, memory_bytes};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cgroup_files::CgroupFiles;
+use crate::cgroups::{AllPods, Cgroups};
 use crate::client::{CallError, CriClient};
 use crate::images::{CriImages, sandbox_image};
 use crate::inner::Inner;
@@ -23,7 +25,9 @@ use crate::proto::{
     StatusRequest, StatusResponse, VersionRequest, VersionResponse,
 };
 use crate::runtime::CriRuntime;
-use crate::spec::{CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, ResolvConf};
+use crate::spec::{
+    CGROUP_ROOT, CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, ResolvConf,
+};
 use crate::watch;
 
 /// The name of containerd, as its own version call has it.
@@ -53,6 +57,8 @@ pub struct CriSettings {
     pub cluster_domain: String,
     /// Who makes cgroups, where the runtime does not say so (containerd 1.6).
     pub cgroup_driver: CgroupDriver,
+    /// The root of the cgroups of all pods, below the root of each controller.
+    pub cgroup_root: String,
     /// The id of the machine's boot: a container of another boot ended with the machine.
     pub boot_id: String,
 }
@@ -67,6 +73,7 @@ impl CriSettings {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: CgroupDriver::Cgroupfs,
+            cgroup_root: CGROUP_ROOT.to_owned(),
             boot_id: std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned(),
         }
     }
@@ -150,11 +157,22 @@ pub async fn open(
     }
     let cgroup_driver = cgroup_driver(&client, settings).await.map_err(call)?;
     let files = PodFiles::open(dir)?;
+    let cgroups = Cgroups::new(
+        CgroupFiles::of_machine(&settings.cgroup_root),
+        cgroup_driver,
+        all_pods(edged),
+    );
     let node = node_facts(settings, node, &files, &version, &status, cgroup_driver);
+    let node = NodeFacts {
+        has_static_cpus: edged.cpu_policy == CpuPolicy::Static,
+        has_cgroup_v2: cgroups.files().is_unified(),
+        ..node
+    };
     let is_containerd = version.runtime_name == CONTAINERD;
     let inner = Arc::new(Inner {
         client: client.clone(),
         files,
+        cgroups,
         node,
         version: format!("{}://{}", version.runtime_name, version.runtime_version),
         log_bytes_max: edged.log_bytes_max,
@@ -172,6 +190,19 @@ pub async fn open(
     let images = Arc::new(CriImages::new(client, sandbox_image(&status.info)));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);
     Ok(node.with_streams(runtime.clone()).with_usage(runtime))
+}
+
+/// What the pods get together: what the machine does not keep for itself. If it keeps no memory, the machine is the limit.
+fn all_pods(edged: &headwater_edged::Settings) -> AllPods {
+    let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpu_milli = u64::try_from(cpus).unwrap_or(1).saturating_mul(1000);
+    let reserved = edged.reserved;
+    let memory = memory_bytes().filter(|_| reserved.memory_bytes > 0);
+    AllPods {
+        cpu_milli: whole(cpu_milli.saturating_sub(reserved.cpu_milli)),
+        memory_limit_bytes: memory.map(|all| whole(all.saturating_sub(reserved.memory_bytes))),
+    }
 }
 
 /// The version of the runtime, which may have just started with the machine.
@@ -239,6 +270,7 @@ fn node_facts(
         cluster_dns: settings.cluster_dns.clone(),
         cluster_domain: settings.cluster_domain.clone(),
         cgroup_driver: Some(cgroup_driver),
+        cgroup_root: settings.cgroup_root.clone(),
         boot_id: settings.boot_id.clone(),
         memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
         huge_page_sizes: huge_page_sizes(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_edged::container::claim::ClaimView;
+use headwater_edged::container::cpu_set::CpuSet;
 use headwater_edged::container::termination::StopSignal;
 use headwater_edged::container::volume::Volume;
 use headwater_edged::container::{LaunchSpec, WaitReason};
@@ -23,19 +24,18 @@ use headwater_edged::runtime::{
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio_util::sync::DropGuard;
 
-use crate::cgroups;
 use crate::client::{CallError, CriClient};
 use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
 use crate::proto::{
-    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig, RemoveContainerRequest,
-    RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
-    StopPodSandboxRequest,
+    CreateContainerRequest, ExecSyncRequest, LinuxContainerResources, PodSandboxConfig,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 use crate::spec::{
     ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
-    container_log_path, hosts_file, runtime_handler, sandbox_config,
+    container_log_path, hosts_file, pod_resources, runtime_handler, sandbox_config,
 };
 
 /// The longest output of a command: a probe's message quotes its beginning.
@@ -258,6 +258,7 @@ impl Runtime for CriRuntime {
             persistent: true,
             resize: false,
             collection: true,
+            cpu_sets: true,
         }
     }
 
@@ -352,6 +353,15 @@ impl Runtime for CriRuntime {
         made.map_err(|error| RuntimeError::Sandbox {
             cause: format!("cannot create {}: {error}", logs.display()),
         })?;
+        let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
+        let (cgroups, resources) =
+            (inner.cgroups.clone(), pod_resources(spec, inner.node.has_static_cpus));
+        let parent = parent.unwrap_or_default();
+        self.on_cgroups({
+            let (cgroups, parent) = (cgroups.clone(), parent.clone());
+            move || cgroups.make(&parent, &resources)
+        })
+        .await?;
         let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
         let id = match self.client().run_pod_sandbox(request).await {
             Ok(response) => response.pod_sandbox_id,
@@ -361,6 +371,7 @@ impl Runtime for CriRuntime {
             }
             Err(error) => return Err(sandbox_error(&error)),
         };
+        self.on_cgroups(move || cgroups.adjust(&parent, &resources)).await?;
         let status = inner.sandbox_status(&id).await.map_err(|error| sandbox_error(&error))?;
         match status {
             Some((id, sandbox)) if sandbox.is_ready => {
@@ -539,6 +550,24 @@ impl Runtime for CriRuntime {
         }
     }
 
+    async fn confine(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        cpus: &CpuSet,
+    ) -> Result<(), RuntimeError> {
+        let container_id = self.running(pod, container)?;
+        // As a kubelet: what is not stated stays.
+        let linux = LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
+        let request = UpdateContainerResourcesRequest {
+            container_id,
+            linux: Some(linux),
+            ..UpdateContainerResourcesRequest::default()
+        };
+        let updated = self.client().update_container_resources(request).await;
+        updated.map(drop).map_err(|error| failed(&error))
+    }
+
     async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {
         self.collect_leavings(keep, known).await
     }
@@ -573,7 +602,7 @@ impl Runtime for CriRuntime {
         for id in left {
             inner.learn(Fact::Removed { id });
         }
-        cgroups::remove(&pod.uid);
+        inner.cgroups.remove(&pod.uid);
         inner.files.remove(pod).await
     }
 
@@ -583,6 +612,17 @@ impl Runtime for CriRuntime {
 }
 
 impl CriRuntime {
+    /// Changes the cgroup of a pod.
+    async fn on_cgroups(
+        &self,
+        change: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        let changed = tokio::task::spawn_blocking(change).await.map_err(io::Error::other);
+        changed.flatten().map_err(|error| RuntimeError::Sandbox {
+            cause: format!("its cgroup cannot be set up: {error}"),
+        })
+    }
+
     /// What a container is asked to be, with its files in place.
     async fn container_request(
         &self,

@@ -12,7 +12,7 @@
 //! | `hostname`, `dns`, `hosts_file`, `ports` | the network identity of a pod |
 //! | `namespaces`, `sysctls`, `cgroup` | what a pod shares with the host, and what it may set there |
 //! | `security`, `profiles`, `user` | users, groups, rights and the profiles that confine them |
-//! | `resources` | shares, limits and the order of kills |
+//! | `resources`, `pod_resources` | shares, limits and the order of kills, of a container and of a pod |
 //! | `mounts` | files and directories of the host in a container |
 //! | `forbidden` | what the node forbids, whatever the cloud sends |
 //!
@@ -32,6 +32,7 @@ mod machine;
 mod mounts;
 mod namespaces;
 mod node_facts;
+mod pod_resources;
 mod ports;
 mod profiles;
 mod resources;
@@ -46,7 +47,7 @@ use headwater_edged::container::WaitReason;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
 
 pub use admission::admit;
-pub use cgroup::{CgroupDriver, cgroup_parent};
+pub use cgroup::{CGROUP_ROOT, CgroupDriver, cgroup_parent};
 pub use check::check;
 pub use container::{ContainerRequest, HostMount, ImageFacts, container_config};
 pub use dns::ResolvConf;
@@ -58,7 +59,8 @@ pub use labels::{
 };
 pub use machine::{HostMachine, Machine, MountKind};
 pub use node_facts::{HandlerFeatures, NodeFacts};
-pub use resources::resources;
+pub use pod_resources::{PodResources, pod_resources};
+pub use resources::{cpu_shares, resources};
 pub use sandbox::{runtime_handler, sandbox_config};
 
 /// The labels, annotations and sysctls of a request.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::runtime::{
-    ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, RuntimeError, Usage,
+    ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodUsage, RuntimeError, Usage,
 };
 
 use crate::cgroup_files::CgroupFiles;
@@ -33,8 +33,9 @@ type RunningPods = BTreeMap<PodUid, Vec<Running>>;
 impl Usage for CriRuntime {
     async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError> {
         let running = self.inner().with(running);
-        let files = self.inner().files.clone();
-        let measured = tokio::task::spawn_blocking(move || measure(running, &files)).await;
+        let (files, cgroups) = (self.inner().files.clone(), self.inner().cgroups.files().clone());
+        let measuring = move || measure(running, &files, &cgroups);
+        let measured = tokio::task::spawn_blocking(measuring).await;
         measured.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
 
@@ -52,6 +53,10 @@ impl Usage for CriRuntime {
         });
         measured.await.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
+
+    fn memory_of_all(&self) -> Option<MemoryUsage> {
+        self.inner().cgroups.files().memory_of_all()
+    }
 }
 
 fn running(knowledge: &Knowledge) -> RunningPods {
@@ -67,18 +72,20 @@ fn running(knowledge: &Knowledge) -> RunningPods {
     pods
 }
 
-fn measure(pods: RunningPods, files: &PodFiles) -> Vec<PodUsage> {
-    let cgroups = CgroupFiles::of_machine();
+fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<PodUsage> {
     let layers = layers(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
     let measured = pods.into_iter().map(|(pod, running)| {
         let place = cgroups.pod(&pod);
         let containers = running.into_iter().map(|it| {
             let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
-            let layer = layers.iter().find(|(mount_point, _)| mount_point.contains(&it.id));
+            let shown = layers.iter().find(|(mount_point, _)| mount_point.contains(&it.id));
+            let layer = shown.map(|(_, layer)| layer.clone());
+            // A runtime in a mount namespace of its own: the container's own processes see where it lies.
+            let layer = layer.or_else(|| own_layer(cgroups.process(own.as_deref()?)?));
             ContainerUsage {
                 container: it.container,
                 processes: own.map(|own| cgroups.usage(&own)).unwrap_or_default(),
-                disk: layer.map(|(_, layer)| DiskUsage::of(layer)),
+                disk: layer.map(|layer| DiskUsage::of(&layer)),
                 logs: DiskUsage::of(&it.logs),
             }
         });
@@ -90,6 +97,13 @@ fn measure(pods: RunningPods, files: &PodFiles) -> Vec<PodUsage> {
         }
     });
     measured.collect()
+}
+
+/// The directory in which the overlay at the root of a process keeps what is written to it.
+fn own_layer(process: u32) -> Option<PathBuf> {
+    let mountinfo = fs::read_to_string(format!("/proc/{process}/mountinfo")).ok()?;
+    let mut roots = layers(&mountinfo).into_iter().filter(|(mount_point, _)| mount_point == "/");
+    roots.next().map(|(_, layer)| layer)
 }
 
 /// The mount points of overlays, and the directory in which each keeps what is written to it. A container's file system

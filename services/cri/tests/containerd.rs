@@ -90,6 +90,7 @@ fn launch() -> LaunchSpec {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     }
 }
 

@@ -17,15 +17,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use headwater_telemetry::error_chain;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Occurrence, Severity, Subject};
+use crate::eviction::Reclaim;
 use crate::runtime::{Image, ImageError, Images};
 use crate::worker::WorkerDependencies;
 pub(crate) use image_plan::RemovalReason;
-use image_plan::{DiskSpace, ImageFacts, Removal, plan};
+use image_plan::{DiskSpace, ImageFacts, Removal, plan, unused};
 use image_records::ImageRecords;
 
 mod image_plan;
@@ -68,6 +69,8 @@ pub(crate) struct Collector {
     listed: watch::Sender<Arc<[Image]>>,
     /// The last collection of images failed.
     has_failed: bool,
+    /// Requests for room on the disk.
+    reclaims: mpsc::Receiver<Reclaim>,
 }
 
 impl Collector {
@@ -75,8 +78,9 @@ impl Collector {
     pub(crate) fn new(
         shared: Arc<WorkerDependencies>,
         listed: watch::Sender<Arc<[Image]>>,
+        reclaims: mpsc::Receiver<Reclaim>,
     ) -> Self {
-        Self { shared, records: ImageRecords::default(), listed, has_failed: false }
+        Self { shared, records: ImageRecords::default(), listed, has_failed: false, reclaims }
     }
 
     /// Works until cancelled.
@@ -105,6 +109,16 @@ impl Collector {
                     if let Some(images) = &images {
                         self.collect_images(&**images).await;
                     }
+                }
+                Some(done) = self.reclaims.recv() => {
+                    if has_ended_runs {
+                        self.collect_runs().await;
+                    }
+                    if let Some(images) = &images {
+                        self.remove_unused(&**images).await;
+                    }
+                    // The evictor may have ended.
+                    let _ = done.send(());
                 }
                 else => return,
             }
@@ -218,6 +232,25 @@ impl Collector {
             }
             if has_begun {
                 begin_percent = settings.low_percent;
+            }
+        }
+    }
+
+    /// Removes every image that no container has, because the disk is about to be full. As under a kubelet, one that came a
+    /// moment ago stays.
+    async fn remove_unused(&mut self, images: &dyn Images) {
+        let settings = self.shared.settings.image_collection;
+        let facts = match self.observe(images).await {
+            Ok(facts) => facts,
+            Err(error) => return tracing::warn!(%error, "images are not collected"),
+        };
+        for Removal { id, bytes, reason } in unused(&facts, &settings, Instant::now()) {
+            match images.remove(&id).await {
+                Ok(()) => {
+                    tracing::info!(%id, bytes, "an image is removed: the disk is about to be full");
+                    self.shared.metrics.image_collected(reason);
+                }
+                Err(error) => tracing::warn!(%id, %error, "an image is not removed"),
             }
         }
     }

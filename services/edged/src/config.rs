@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use headwater_event::NodeName;
 
+use crate::container::requests::Amounts;
 use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
 use crate::runtime::RuntimeOpener;
@@ -143,10 +144,29 @@ pub struct Settings {
     pub log_check: Duration,
     /// Log files kept for one run of a container.
     pub log_files_max: u32,
+    /// What the machine keeps for itself: pods do not get it.
+    pub reserved: Amounts,
+    /// Which processors containers run on.
+    pub cpu_policy: CpuPolicy,
     /// When the node lacks a resource.
     pub pressure: PressureSettings,
     /// Which Events the node sends.
     pub events: EventLevel,
+}
+
+impl Settings {
+    /// What the pods of the node do not get of a file system of `storage_bytes`, and of its other resources: what is
+    /// reserved, and what is below the thresholds of pressure, at which pods are evicted. So does a kubelet count it.
+    pub(crate) fn kept_from_pods(&self, storage_bytes: u64) -> Amounts {
+        let PressureSettings { memory_available_bytes, disk_available_percent, .. } = self.pressure;
+        let below = u128::from(storage_bytes) * u128::from(disk_available_percent) / 100;
+        let thresholds = Amounts {
+            cpu_milli: 0,
+            memory_bytes: memory_available_bytes,
+            storage_bytes: u64::try_from(below).unwrap_or(u64::MAX),
+        };
+        self.reserved + thresholds
+    }
 }
 
 /// What the pull policy `Always` means while the registry cannot be reached. A registry that refuses
@@ -159,6 +179,17 @@ pub enum PullOffline {
     Present,
     /// The container waits for the registry, as under a kubelet.
     Strict,
+}
+
+/// Which processors containers run on, as a kubelet's cpuManagerPolicy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuPolicy {
+    /// All of them on all.
+    #[default]
+    None,
+    /// A container of a guaranteed pod that requests whole processors has them for itself. The others share the rest, of which
+    /// the reserved ones are always a part: a part of a processor at least has to be reserved.
+    Static,
 }
 
 /// When images are removed; each default is a constant of this module.
@@ -191,10 +222,45 @@ pub struct PressureSettings {
     pub disk_available_percent: u8,
     /// Free files of this file system, in percent.
     pub files_free_percent: u8,
+    /// Free bytes of the file system of images, in percent.
+    pub images_available_percent: u8,
+    /// Free files of this file system, in percent.
+    pub image_files_free_percent: u8,
     /// Free process ids, in percent.
     pub pids_available_percent: u8,
+    /// Thresholds above these, which a pod has to go for only after a time.
+    pub soft: SoftThresholds,
+    /// Memory that is there beyond the threshold when a shortage has ended.
+    pub reclaim_memory_bytes: u64,
+    /// The part of a file system that is.
+    pub reclaim_disk_percent: u8,
+    /// Pods are evicted, if their usage is measured. Otherwise the node only states its pressures.
+    pub evicts: bool,
+    /// How often the node is measured.
+    pub check: Duration,
     /// A pressure ends when there was enough for this time.
     pub hold: Duration,
+}
+
+/// Soft thresholds. Zero is none; there are none by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftThresholds {
+    /// As in [`PressureSettings`].
+    pub memory_available_bytes: u64,
+    /// As in [`PressureSettings`].
+    pub disk_available_percent: u8,
+    /// As in [`PressureSettings`].
+    pub files_free_percent: u8,
+    /// As in [`PressureSettings`].
+    pub images_available_percent: u8,
+    /// As in [`PressureSettings`].
+    pub image_files_free_percent: u8,
+    /// As in [`PressureSettings`].
+    pub pids_available_percent: u8,
+    /// The time for which the node lacks a resource before a pod is evicted.
+    pub grace: Duration,
+    /// The time that the pod has to end, at most its own grace period.
+    pub pod_grace: Duration,
 }
 
 /// As KubeEdge's add workers.
@@ -257,6 +323,14 @@ const FILES_FREE_PERCENT: u8 = 5;
 const LOG_CHECK: Duration = Duration::from_secs(10);
 /// A kubelet has no threshold: with this many left, a burst of processes still finds an id.
 const PIDS_AVAILABLE_PERCENT: u8 = 5;
+/// As a kubelet's hard eviction threshold `imagefs.available`.
+const IMAGES_AVAILABLE_PERCENT: u8 = 15;
+/// As a kubelet's hard eviction threshold `imagefs.inodesFree`.
+const IMAGE_FILES_FREE_PERCENT: u8 = 5;
+/// A kubelet has no default: as long as the example of its documentation.
+const SOFT_GRACE: Duration = Duration::from_secs(90);
+/// As a kubelet's monitoring interval.
+const PRESSURE_CHECK: Duration = Duration::from_secs(10);
 /// As a kubelet's evictionPressureTransitionPeriod.
 const PRESSURE_HOLD: Duration = Duration::from_mins(5);
 
@@ -266,8 +340,31 @@ impl Default for PressureSettings {
             memory_available_bytes: MEMORY_AVAILABLE_BYTES,
             disk_available_percent: DISK_AVAILABLE_PERCENT,
             files_free_percent: FILES_FREE_PERCENT,
+            images_available_percent: IMAGES_AVAILABLE_PERCENT,
+            image_files_free_percent: IMAGE_FILES_FREE_PERCENT,
             pids_available_percent: PIDS_AVAILABLE_PERCENT,
+            soft: SoftThresholds::default(),
+            reclaim_memory_bytes: 0,
+            reclaim_disk_percent: 0,
+            evicts: true,
+            check: PRESSURE_CHECK,
             hold: PRESSURE_HOLD,
+        }
+    }
+}
+
+impl Default for SoftThresholds {
+    fn default() -> Self {
+        Self {
+            memory_available_bytes: 0,
+            disk_available_percent: 0,
+            files_free_percent: 0,
+            images_available_percent: 0,
+            image_files_free_percent: 0,
+            pids_available_percent: 0,
+            grace: SOFT_GRACE,
+            // As a kubelet's evictionMaxPodGracePeriod.
+            pod_grace: Duration::ZERO,
         }
     }
 }
@@ -310,6 +407,8 @@ impl Default for Settings {
             log_bytes_max: LOG_BYTES_MAX,
             log_check: LOG_CHECK,
             log_files_max: LOG_FILES_MAX,
+            reserved: Amounts::default(),
+            cpu_policy: CpuPolicy::default(),
             pressure: PressureSettings::default(),
             events: EventLevel::default(),
         }

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use cpu_set::CpuSet;
 use credentials::Credentials;
 use serde::{Deserialize, Serialize};
 
 mod argument_space;
 pub mod claim;
+pub mod cpu_set;
 pub mod credentials;
 pub(crate) mod downward_api;
 pub(crate) mod environment;
@@ -16,6 +18,7 @@ pub(crate) mod image_name;
 pub(crate) mod pull_credentials;
 pub mod qos;
 pub mod quantity;
+pub mod requests;
 pub mod termination;
 pub(crate) mod token;
 pub mod volume;
@@ -50,6 +53,17 @@ pub struct LaunchSpec {
     pub termination_message: TerminationMessage,
     /// The user, the groups and the rights that the spec asks for.
     pub credentials: Credentials,
+    /// The processors on which it runs; `None`: those of its pod.
+    pub cpus: Option<ContainerCpus>,
+}
+
+/// The processors of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerCpus {
+    /// The processors.
+    pub cpus: CpuSet,
+    /// No other container runs on them.
+    pub is_exclusive: bool,
 }
 
 impl LaunchSpec {

@@ -1,36 +1,41 @@
 //! The pod worker as a whole: its start, and the handle of a running one.
 //!
-//! [`Edged::spawn`] opens the runtime and the files of pods, and starts six tasks: the watch of the
+//! [`Edged::spawn`] opens the runtime and the files of pods, and starts seven tasks: the watch of the
 //! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, the collector of images and ended
-//! containers, and the supervisor. The supervisor
+//! containers, the evictor, and the supervisor. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::client::{EdgeClient, SocketPathTooLong};
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::collection::Collector;
-use crate::config::{EdgedConfig, RuntimeKind};
+use crate::config::{CpuPolicy, EdgedConfig, RuntimeKind, Settings};
 use crate::container::claim::ClaimView;
+use crate::cpus::{self, CpuManager};
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
+use crate::eviction::{EVICTIONS_MAX, Evictor, RECLAIMS_MAX};
 use crate::node::images::stated;
-use crate::node::measurement::measure;
+use crate::node::measurement::{measure, storage_bytes};
 use crate::node::object::NodeFacts;
+use crate::node::pressure::PressureTracker;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
 use crate::worker::ProbeTotals;
 use crate::worker::WorkerDependencies;
 
+mod admission;
 mod claim_keeper;
 mod node_pods;
 mod supervisor;
@@ -140,25 +145,39 @@ impl Edged {
         for pod in runtime.pods().into_iter().filter(|pod| !store.contains(pod)) {
             tracing::warn!(%pod, "a pod of the runtime has no record and is left alone");
         }
+        let cpus = open_cpus(&dir, &settings, &runtime, &store)?;
         let cancel = CancellationToken::new();
         let (events, watched) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
         let (listed, images) = watch::channel(Arc::default());
         let gather = {
-            let (runtime, node, pods_max) = (runtime.clone(), node.clone(), settings.pods_max);
+            let (runtime, node, settings) = (runtime.clone(), node.clone(), settings.clone());
+            let storage = storage_bytes(&dir).unwrap_or(0);
             move || {
                 let version = runtime.features().version.clone();
+                let pods_max = settings.pods_max;
                 let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
+                let reserved = settings.kept_from_pods(storage);
+                let facts = NodeFacts { storage_kib: storage >> 10, reserved, ..facts };
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
-                let facts = NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts };
-                (facts, measure(&dir))
+                NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts }
             }
         };
-        let allocatable = gather().0.allocatable();
+        let allocatable = gather().allocatable();
+        let mut tracker = PressureTracker::default();
+        let pressures = tracker.observe(&measure(&dir), &settings.pressure, Instant::now());
+        let (pressures, pressed) = watch::channel(pressures);
         let (resend, stop) = (resend_node.clone(), cancel.clone());
-        tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), resend, stop));
+        tokio::spawn(reporter::report(
+            gather,
+            pressed.clone(),
+            edge.clone(),
+            settings.clone(),
+            resend,
+            stop,
+        ));
         let logs = ContainerLogs(runtime.clone());
         let (queries, queried) = mpsc::channel::<PodQuery>(node_pods::QUERIES_MAX);
         let probes = ProbeTotals::default();
@@ -167,6 +186,7 @@ impl Edged {
             node,
             address: node_address,
             allocatable,
+            cpus,
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
             requesting_tokens: Semaphore::new(TOKEN_REQUESTS_MAX),
@@ -180,7 +200,26 @@ impl Edged {
             probes,
             cancel: cancel.clone(),
         });
-        tokio::spawn(Collector::new(dependencies.clone(), listed).run(cancel.clone()));
+        if let Some(cpus) = &dependencies.cpus {
+            let runtime = dependencies.runtime.clone();
+            tokio::spawn(cpus::keep(cpus.clone(), runtime, cancel.clone()));
+        }
+        let (reclaims, reclaimed) = mpsc::channel(RECLAIMS_MAX);
+        let collector = Collector::new(dependencies.clone(), listed, reclaimed);
+        tokio::spawn(collector.run(cancel.clone()));
+        let (evictions, evicted) = mpsc::channel(EVICTIONS_MAX);
+        let evicts =
+            dependencies.settings.pressure.evicts && dependencies.runtime.usage().is_some();
+        let evictor = Evictor {
+            shared: dependencies.clone(),
+            dir,
+            pods: Box::new(pods.clone()),
+            pressures,
+            tracker,
+            evictions,
+            reclaims,
+        };
+        tokio::spawn(evictor.run(cancel.clone()));
         let claims = watch::Sender::new(ClaimView::default());
         tokio::spawn(claim_keeper::keep(
             dependencies.runtime.clone(),
@@ -188,11 +227,32 @@ impl Edged {
             claims.subscribe(),
             cancel.clone(),
         ));
-        let supervisor = Supervisor::new(dependencies, edge, resend_node, claims);
+        let supervisor =
+            Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
         let (stop_pods, stopped) = oneshot::channel();
-        let task = tokio::spawn(supervisor.run(watched, noticed, queried, stopped));
+        let task = tokio::spawn(supervisor.run(watched, noticed, queried, evicted, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
+}
+
+/// Opens the processors of containers, if the runtime lets them choose.
+fn open_cpus(
+    dir: &Path,
+    settings: &Settings,
+    runtime: &NodeRuntime,
+    store: &PodStore,
+) -> Result<Option<Arc<CpuManager>>, FileError> {
+    if !runtime.features().cpu_sets {
+        if settings.cpu_policy != CpuPolicy::None {
+            tracing::warn!(
+                "the runtime runs containers on all processors, whatever the CPU policy is"
+            );
+        }
+        return Ok(None);
+    }
+    let in_runtime = runtime.pods();
+    let exists = |pod: &PodUid| store.contains(pod) || in_runtime.contains(pod);
+    Ok(CpuManager::open(dir, settings, exists)?.map(Arc::new))
 }
 
 impl Handle {

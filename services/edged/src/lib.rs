@@ -29,6 +29,8 @@
 //! | `node` | the Node object, its pressures and its reports | `api`, `config`, `backoff` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
 //! | `collection` | images and ended containers that nothing needs any more | `worker` and what it uses |
+//! | `cpus` | the processors that containers have for themselves | `container`, `disk`, `runtime` |
+//! | `eviction` | measures the node, and evicts pods when it lacks a resource | `worker` and what it uses |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
 //! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
 
@@ -37,10 +39,12 @@ mod backoff;
 mod collection;
 pub mod config;
 pub mod container;
+mod cpus;
 mod desired;
 mod disk;
 pub mod edged;
 mod event;
+mod eviction;
 pub mod log_file;
 pub mod metrics;
 mod node;
@@ -52,9 +56,10 @@ mod worker;
 
 pub use api::client::SocketPathTooLong;
 pub use config::{
-    EdgedConfig, ImageCollection, PressureSettings, ProcessConfig, PullOffline, RuntimeKind,
-    Settings,
+    CpuPolicy, EdgedConfig, ImageCollection, PressureSettings, ProcessConfig, PullOffline,
+    RuntimeKind, Settings, SoftThresholds,
 };
+pub use cpus::exclusive_cpus;
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
 pub use edged::{

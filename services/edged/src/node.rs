@@ -5,3 +5,4 @@ pub(crate) mod measurement;
 pub(crate) mod object;
 pub(crate) mod pressure;
 pub(crate) mod reporter;
+pub(crate) mod signal;

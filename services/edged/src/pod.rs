@@ -183,6 +183,29 @@ pub fn is_deleting(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
+/// The least priority of pods without which a cluster does not work, which the system alone gives.
+pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// The annotations of pods that come from a file of the node, or mirror one.
+const STATIC_ANNOTATIONS: [&str; 2] =
+    ["kubernetes.io/config.mirror", "kubernetes.io/config.source"];
+
+/// The pod's priority; zero if it states none.
+pub fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+/// Whether the node does not work without the pod: its priority says so, or it comes from a file of the node
+/// (`pkg/kubelet/types/pod_update.go`, `IsCriticalPod`).
+pub fn is_critical(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    let is_static = STATIC_ANNOTATIONS.iter().any(|name| {
+        let source = annotations.and_then(|all| all.get(*name));
+        source.is_some_and(|source| source != "api")
+    });
+    is_static || priority(pod) >= CRITICAL_PRIORITY
+}
+
 /// The pod's namespace.
 pub(crate) fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or("default")

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
-use crate::container::downward_api::{Allocatable, FieldSource};
+use crate::container::downward_api::FieldSource;
+use crate::container::requests::Amounts;
 use crate::container::token::TokenFile;
 use crate::container::volume::Volume;
 use crate::container::volume_content;
@@ -76,7 +77,7 @@ fn of_pod(
         node: node.as_str(),
         node_address: address,
         pod_address: address,
-        allocatable: Allocatable::default(),
+        allocatable: Amounts::default(),
     };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)
         .map(|container| {

@@ -5,7 +5,7 @@
 //! | [`Runtime`] | sandboxes and containers | without sandboxes | without sandboxes | yes |
 //! | [`Images`] | container images | | | yes |
 //! | [`Streams`] | exec, attach and port-forward | | | |
-//! | [`Usage`] | CPU, memory, processes, disk | | | |
+//! | [`Usage`] | CPU, memory, processes, disk | | | memory |
 //!
 //! A [`NodeRuntime`] is the set of the traits that one runtime implements. What a runtime cannot do
 //! is absent from the set, or named in its [`Features`]: the call returns
@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
 use crate::container::claim::ClaimView;
+use crate::container::cpu_set::CpuSet;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
@@ -45,7 +46,9 @@ pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCre
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
-pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, ProcessUsage, Usage};
+pub use usage::{
+    ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodUsage, ProcessUsage, Usage,
+};
 
 /// Runs the sandboxes and containers of pods.
 #[async_trait]
@@ -185,6 +188,19 @@ pub trait Runtime: Send + Sync + 'static {
         Err(RuntimeError::Unsupported { verb: "resize a container" })
     }
 
+    /// Moves a running container to these processors.
+    ///
+    /// Supported if [`Features::cpu_sets`].
+    async fn confine(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        cpus: &CpuSet,
+    ) -> Result<(), RuntimeError> {
+        let _ = (pod, container, cpus);
+        Err(RuntimeError::Unsupported { verb: "choose the processors of a container" })
+    }
+
     /// Removes all but the newest `keep` ended runs of every container, and at least one stays. Of a pod that is not among
     /// `known`, everything goes that has ended: runs, sandboxes, logs. A runtime without this feature bounds
     /// ended runs by itself.
@@ -226,6 +242,8 @@ pub struct Features {
     pub resize: bool,
     /// Ended containers are removed on request.
     pub collection: bool,
+    /// Containers run on the processors that their launch names.
+    pub cpu_sets: bool,
 }
 
 /// What the Node object states of a runtime.

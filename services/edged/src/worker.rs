@@ -64,7 +64,7 @@ mod warnings;
 
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
-pub(crate) use dependencies::{Assignment, WorkerDependencies};
+pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
@@ -115,8 +115,12 @@ pub(crate) struct Worker {
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
     fail_reason: Option<FailReason>,
-    /// The words with which the runtime did not admit the pod.
-    rejection: Option<Box<str>>,
+    /// The words with which the node did not admit the pod.
+    rejection: Option<Arc<str>>,
+    /// The pod has the processors that it requests for itself.
+    has_cpus: bool,
+    /// The reported status is final: what it was derived from is gone.
+    is_final: bool,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -153,7 +157,8 @@ impl Worker {
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
-        let is_refused = !assignment.is_admitted;
+        let failure = assignment.failure.clone();
+        let is_final = failure.is_some() && reported.is_some();
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -177,11 +182,13 @@ impl Worker {
             retry_at: None,
             end_since: None,
             // A pod that is not admitted has failed before anything of it runs.
-            ended: is_refused.then_some(Outcome::Failed),
+            ended: failure.is_some().then_some(Outcome::Failed),
             failing: None,
-            fail_reason: is_refused.then_some(FailReason::OutOfPods),
-            rejection: None,
+            fail_reason: failure.as_ref().map(|failure| failure.reason),
+            rejection: failure.map(|failure| failure.message),
             reported,
+            has_cpus: false,
+            is_final,
             has_reported: false,
             trace,
             count,
@@ -215,9 +222,11 @@ impl Worker {
         let pod = self.receive(wake);
         loop {
             let state = self.observe(&pod).await;
+            self.assign_cpus(&pod).await;
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
+                self.keep_record().await;
                 self.request_tokens(now);
                 self.write_volumes().await;
             }
@@ -235,6 +244,10 @@ impl Worker {
             }
             if has_changed && !self.shared.cancel.is_cancelled() {
                 continue;
+            }
+            if plan.actions.is_empty() {
+                self.release_cpus().await;
+                self.discard_evicted(fate).await;
             }
             let resync = now + self.shared.settings.resync;
             // A time in the past was not tried again: the pod is about to end, or has ended.
@@ -277,6 +290,12 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => {}
+            Signal::Evict { message, within } => {
+                if self.ended.is_none() && self.failing.is_none() {
+                    self.rejection = Some(message.into());
+                    self.failing = Some((FailReason::Evicted, now + within.min(grace)));
+                }
+            }
             Signal::Probe { container, attempt, kind, finding } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec

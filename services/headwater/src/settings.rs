@@ -9,7 +9,9 @@ pub(crate) mod images;
 pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod pods;
+pub(crate) mod pressure;
 pub(crate) mod process;
+pub(crate) mod resources;
 pub(crate) mod streams;
 pub(crate) mod up;
 

@@ -186,7 +186,7 @@ fn is_environment(metadata: &figment::Metadata) -> bool {
 }
 
 /// The tables whose entries have variables of their own, `HEADWATER_TABLE_ENTRY`.
-const TABLES: [&str; 3] = ["images", "kubernetes", "pressure"];
+const TABLES: [&str; 4] = ["images", "kubernetes", "pressure", "resources"];
 
 /// The setting that a variable means, its prefix taken off: what is Kafka's own has dots in its
 /// name, which a variable cannot have.

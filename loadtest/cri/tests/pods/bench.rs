@@ -9,7 +9,8 @@ use headwater_cri::CriSettings;
 use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_edged::runtime::LogQuery;
 use headwater_edged::{
-    Edged, EdgedConfig, Handle, ImageCollection, NOTICES_MAX, RuntimeKind, Settings,
+    Edged, EdgedConfig, Handle, ImageCollection, NOTICES_MAX, PressureSettings, RuntimeKind,
+    Settings,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,6 +32,8 @@ pub(crate) struct Bench {
     pub(crate) settings: Settings,
     /// The id of the machine's boot; that of the kernel if it is empty.
     pub(crate) boot_id: String,
+    /// The root of the cgroups of its pods; the common one if it is empty.
+    pub(crate) cgroup_root: String,
     socket: PathBuf,
 }
 
@@ -43,9 +46,11 @@ impl Bench {
             backoff_cap: Duration::from_millis(200),
             // The disk of the machine may be full, and no registry has the images.
             image_collection: ImageCollection { high_percent: 100, ..ImageCollection::default() },
+            pressure: PressureSettings { evicts: false, ..PressureSettings::default() },
             ..Settings::default()
         };
-        Self { dir, edge, settings, boot_id: String::new(), socket: socket.to_owned() }
+        let (boot_id, cgroup_root) = (String::new(), String::new());
+        Self { dir, edge, settings, boot_id, cgroup_root, socket: socket.to_owned() }
     }
 
     /// Where the pod worker keeps its things.
@@ -64,6 +69,9 @@ impl Bench {
         let mut cri = CriSettings::new(self.socket.clone());
         if !self.boot_id.is_empty() {
             cri.boot_id.clone_from(&self.boot_id);
+        }
+        if !self.cgroup_root.is_empty() {
+            cri.cgroup_root.clone_from(&self.cgroup_root);
         }
         let runtime =
             headwater_cri::open(&cri, &config.node, &config.dir, &config.settings, notices);
@@ -103,7 +111,7 @@ impl Bench {
         })
     }
 
-    fn notes(&self) -> PathBuf {
+    pub(crate) fn notes(&self) -> PathBuf {
         let notes = self.dir.path().join("notes");
         fs::create_dir_all(&notes).expect("a folder");
         notes

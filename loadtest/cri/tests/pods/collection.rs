@@ -28,7 +28,9 @@ const LARGE_BYTES: usize = 6 << 20;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Runs a test on a thread with mounts of its own, which end with it. There, a folder is a small disk.
-fn on_a_small_disk<F: Future<Output = ()>>(test: impl FnOnce(PathBuf) -> F + Send + 'static) {
+pub(crate) fn on_a_small_disk<F: Future<Output = ()>>(
+    test: impl FnOnce(PathBuf) -> F + Send + 'static,
+) {
     let on_thread = move || {
         unshare(CloneFlags::CLONE_NEWNS).expect("mounts of its own");
         let none: Option<&str> = None;
@@ -46,14 +48,14 @@ fn on_a_small_disk<F: Future<Output = ()>>(test: impl FnOnce(PathBuf) -> F + Sen
 }
 
 /// An image of noise, which cannot be packed.
-fn large(name: &str) -> Image {
+pub(crate) fn large(name: &str) -> Image {
     let mut random = StdRng::seed_from_u64(name.bytes().map(u64::from).sum());
     let noise: Vec<u8> = (0..LARGE_BYTES).map(|_| random.random()).collect();
     Image::new(format!("localhost/{name}:1")).file("noise", 0o644, noise)
 }
 
 /// The names of the images.
-fn images(containerd: &Containerd) -> BTreeSet<String> {
+pub(crate) fn images(containerd: &Containerd) -> BTreeSet<String> {
     let output = containerd.ctr().args(["images", "list", "--quiet"]).output().expect("it starts");
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     // Others are ids of the same images.
@@ -75,7 +77,7 @@ fn fill(disk: &Path, filler: &Path) {
 }
 
 /// The reasons of the node's Events.
-fn reasons(bench: &Bench) -> BTreeSet<String> {
+pub(crate) fn reasons(bench: &Bench) -> BTreeSet<String> {
     let operations = bench.edge.operations();
     let events = operations.iter().filter(|it| it.resource.starts_with("default/event/gw-1."));
     let events = events.map(|it| serde_json::from_slice::<Value>(&it.content).expect("JSON"));

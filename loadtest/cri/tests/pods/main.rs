@@ -1,7 +1,10 @@
 //! The whole pod worker on a container runtime: a real containerd, and the twin with its faults.
 
 mod bench;
+mod cgroups;
 mod collection;
+mod cpus;
+mod eviction;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
 mod fake_edge;

@@ -189,6 +189,7 @@ fn launch(pod: &Pod) -> LaunchSpec {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     }
 }
 

@@ -4,8 +4,8 @@ use headwater_edged::container::qos::QosClass;
 use headwater_edged::pod::PodUid;
 use k8s_openapi::api::core::v1::Pod;
 
-/// The root of all pods, below the root of each controller.
-const ROOT: &str = "headwater";
+/// The root of all pods, below the root of each controller, unless the node has another one.
+pub const CGROUP_ROOT: &str = "headwater";
 
 /// Who makes cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,9 @@ pub enum CgroupDriver {
 ///
 /// As a kubelet's tree (`pkg/kubelet/cm/pod_container_manager_linux.go`): guaranteed pods lie at the
 /// root, the others below `burstable` and `besteffort`. A slice has the names of all slices above it
-/// in its own (`cgroup_manager_linux.go`, `ToSystemd`), and `_` for each `-` of a UID.
-pub fn cgroup_parent(driver: CgroupDriver, pod: &Pod, uid: &PodUid) -> String {
+/// in its own (`cgroup_manager_linux.go`, `ToSystemd`), and `_` for each `-` of a UID. `root` is the node's name for the
+/// root of its pods.
+pub fn cgroup_parent(root: &str, driver: CgroupDriver, pod: &Pod, uid: &PodUid) -> String {
     let class = match QosClass::of(pod) {
         QosClass::Guaranteed => None,
         QosClass::Burstable => Some("burstable"),
@@ -30,11 +31,11 @@ pub fn cgroup_parent(driver: CgroupDriver, pod: &Pod, uid: &PodUid) -> String {
     match driver {
         CgroupDriver::Cgroupfs => {
             let class = class.map(|class| format!("/{class}")).unwrap_or_default();
-            format!("/{ROOT}{class}/pod{uid}")
+            format!("/{root}{class}/pod{uid}")
         }
         CgroupDriver::Systemd => {
             let class = class.map(|class| format!("-{class}")).unwrap_or_default();
-            format!("{ROOT}{class}-pod{}.slice", uid.as_str().replace('-', "_"))
+            format!("{root}{class}-pod{}.slice", uid.as_str().replace('-', "_"))
         }
     }
 }
@@ -65,8 +66,9 @@ mod tests {
             let container = json!({"name": "a", "resources": resources});
             let pod = json!({"spec": {"containers": [container]}});
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
-            assert_eq!(cgroup_parent(CgroupDriver::Cgroupfs, &pod, &uid), cgroupfs);
-            assert_eq!(cgroup_parent(CgroupDriver::Systemd, &pod, &uid), systemd);
+            let of = |driver| cgroup_parent(CGROUP_ROOT, driver, &pod, &uid);
+            assert_eq!(of(CgroupDriver::Cgroupfs), cgroupfs);
+            assert_eq!(of(CgroupDriver::Systemd), systemd);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use headwater_edged::container::termination::StopSignal;
-use headwater_edged::container::{LaunchSpec, WaitReason};
+use headwater_edged::container::{ContainerCpus, LaunchSpec, WaitReason};
 use headwater_edged::pod::PodRecord;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -11,7 +11,8 @@ use super::labels::{container_annotations, container_labels, container_log_path}
 use super::mounts::mounts;
 use super::{NodeFacts, resources, security};
 use crate::proto::{
-    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Signal,
+    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
+    LinuxContainerResources, Signal,
 };
 
 /// The facts of a container's image.
@@ -90,12 +91,20 @@ pub fn container_config(
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         linux: Some(LinuxContainerConfig {
-            resources: Some(resources(pod, container, node)),
+            resources: Some(on_cpus(resources(pod, container, node), launch)),
             security_context: Some(security::of_container(pod, container, image, target, node)?),
         }),
         stop_signal: stop_signal(container).into(),
         ..ContainerConfig::default()
     })
+}
+
+/// The resources of a container on the processors of its launch. One that has them for itself has no quota
+/// (`DisableCPUQuotaWithExclusiveCPUs`).
+fn on_cpus(resources: LinuxContainerResources, launch: &LaunchSpec) -> LinuxContainerResources {
+    let Some(ContainerCpus { cpus, is_exclusive }) = &launch.cpus else { return resources };
+    let cpu_quota = if *is_exclusive { -1 } else { resources.cpu_quota };
+    LinuxContainerResources { cpuset_cpus: cpus.to_string(), cpu_quota, ..resources }
 }
 
 /// The signal that the pod names; without one the image's counts, and else SIGTERM (KEP-4960).

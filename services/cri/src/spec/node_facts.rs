@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::{CgroupDriver, Forbidden, ResolvConf};
+use super::{CGROUP_ROOT, CgroupDriver, Forbidden, ResolvConf};
 
 /// The facts of a node and its runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,12 @@ pub struct NodeFacts {
     pub cluster_domain: String,
     /// Who makes cgroups; `None` leaves the place of a pod's cgroup to the runtime.
     pub cgroup_driver: Option<CgroupDriver>,
+    /// The root of the cgroups of all pods, below the root of each controller.
+    pub cgroup_root: String,
+    /// Containers of guaranteed pods have whole processors for themselves.
+    pub has_static_cpus: bool,
+    /// The kernel has the one tree of cgroup v2.
+    pub has_cgroup_v2: bool,
     /// The id of the machine's boot. Empty if it is unknown.
     pub boot_id: String,
     /// The memory of the machine, which the order of kills depends on.
@@ -71,6 +77,9 @@ impl Default for NodeFacts {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: None,
+            cgroup_root: CGROUP_ROOT.to_owned(),
+            has_static_cpus: false,
+            has_cgroup_v2: false,
             boot_id: String::new(),
             memory_bytes: 0,
             huge_page_sizes: Vec::new(),

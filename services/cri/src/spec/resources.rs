@@ -16,10 +16,10 @@ use crate::proto::{HugepageLimit, LinuxContainerResources};
 const SHARES_OF_CPU: i64 = 1024;
 
 /// The least and the largest share that a kernel takes.
-const SHARES: (i64, i64) = (2, 262_144);
+pub(super) const SHARES: (i64, i64) = (2, 262_144);
 
 /// The period in which a quota is counted, in microseconds.
-const PERIOD_US: i64 = 100_000;
+pub(super) const PERIOD_US: i64 = 100_000;
 
 /// The least quota, in microseconds: the kernel takes no smaller one.
 const QUOTA_US_MIN: i64 = 1000;
@@ -53,17 +53,24 @@ pub fn resources(pod: &Pod, container: &Container, node: &NodeFacts) -> LinuxCon
         memory_limit_in_bytes: memory_limit,
         oom_score_adj: oom_score_adjust(pod, container, node.memory_bytes),
         hugepage_limits: huge_page_limits(pod, container, node),
+        unified: unified(node),
         ..LinuxContainerResources::default()
     }
 }
 
+/// The files of cgroup v2 without a field: a container that is killed for memory ends as a whole.
+fn unified(node: &NodeFacts) -> super::StringMap {
+    let group = || ("memory.oom.group".to_owned(), "1".to_owned());
+    node.has_cgroup_v2.then(group).into_iter().collect()
+}
+
 /// `cpu.shares` of so many thousandths of a CPU (`MilliCPUToShares`).
-fn cpu_shares(milli: i64) -> i64 {
+pub fn cpu_shares(milli: i64) -> i64 {
     (milli.saturating_mul(SHARES_OF_CPU) / 1000).clamp(SHARES.0, SHARES.1)
 }
 
 /// `cpu.cfs_quota_us` of so many thousandths; zero is no limit (`MilliCPUToQuota`).
-fn cpu_quota(milli: i64) -> i64 {
+pub(super) fn cpu_quota(milli: i64) -> i64 {
     if milli == 0 { 0 } else { (milli.saturating_mul(PERIOD_US) / 1000).max(QUOTA_US_MIN) }
 }
 

@@ -30,7 +30,8 @@ pub fn sandbox_config(
     } else {
         PodName::of(pod, name, namespace, node)?.of_kernel(pod)?
     };
-    let cgroup_parent = node.cgroup_driver.map(|driver| cgroup_parent(driver, pod, &record.uid));
+    let of_driver = |driver| cgroup_parent(&node.cgroup_root, driver, pod, &record.uid);
+    let cgroup_parent = node.cgroup_driver.map(of_driver);
     Ok(PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: name.to_owned(),

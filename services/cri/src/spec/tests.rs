@@ -69,6 +69,7 @@ fn launch(container: &Container) -> LaunchSpec {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     }
 }
 

@@ -111,5 +111,16 @@ pub(crate) fn plan(
     removals
 }
 
+/// Every image that may go for the space of the disk, the one whose last use is longest ago first.
+pub(crate) fn unused(
+    images: &[ImageFacts],
+    settings: &ImageCollection,
+    now: Instant,
+) -> Vec<Removal> {
+    let disk = DiskSpace { capacity_bytes: u64::MAX, available_bytes: 0 };
+    let settings = ImageCollection { low_percent: 0, ..*settings };
+    plan(images, disk, &settings, 0, now)
+}
+
 #[cfg(test)]
 mod tests;

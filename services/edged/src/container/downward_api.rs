@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::requests::{self, Amounts};
 use crate::pod::all_containers;
 
 /// The source of fields.
@@ -19,7 +20,7 @@ pub(crate) struct FieldSource<'a> {
     /// The pod's address: the node's, unless the runtime gives the pod its own.
     pub(crate) pod_address: IpAddr,
     /// What the node has for its pods.
-    pub(crate) allocatable: Allocatable,
+    pub(crate) allocatable: Amounts,
 }
 
 #[cfg(test)]
@@ -27,18 +28,10 @@ impl<'a> FieldSource<'a> {
     /// The fields of `pod` on a node of four processors and 8 GiB on loopback.
     pub(crate) fn on_a_test_node(pod: &'a Pod) -> Self {
         let address = IpAddr::from([127, 0, 0, 1]);
-        let allocatable = Allocatable { cpus: 4, memory_bytes: 8 << 30 };
+        let allocatable =
+            Amounts { cpu_milli: 4000, memory_bytes: 8 << 30, storage_bytes: 64 << 30 };
         Self { pod, node: "gw-1", node_address: address, pod_address: address, allocatable }
     }
-}
-
-/// What a node has for its pods: the limit of a container that has none of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Allocatable {
-    /// Processors.
-    pub(crate) cpus: usize,
-    /// Memory in bytes.
-    pub(crate) memory_bytes: u64,
 }
 
 impl FieldSource<'_> {
@@ -115,7 +108,7 @@ pub(crate) fn resource(
     let limit = || resources.and_then(|resources| resources.limits.as_ref()?.get(name));
     let request = || resources.and_then(|resources| resources.requests.as_ref()?.get(name));
     let amount = match set {
-        "limits" => limit().map_or_else(|| fields.allocatable.amount(name), number)?,
+        "limits" => limit().map_or_else(|| allocatable(fields.allocatable, name), number)?,
         "requests" => request().or_else(limit).map_or(Ok(0.0), number)?,
         _ => return Err(wanted()),
     };
@@ -125,14 +118,14 @@ pub(crate) fn resource(
     Ok(format!("{:.0}", (amount / divisor).ceil()))
 }
 
-impl Allocatable {
-    /// How much of a resource there is; none of a resource that the node does not report.
-    fn amount(self, resource: &str) -> Result<f64, String> {
-        match resource {
-            "cpu" => number(&Quantity(self.cpus.to_string())),
-            "memory" => number(&Quantity(self.memory_bytes.to_string())),
-            _ => Ok(0.0),
-        }
+/// How much of a resource the node has for its pods, which is the limit of a container that has none of its own; none of
+/// a resource that the node does not report.
+fn allocatable(amounts: Amounts, resource: &str) -> Result<f64, String> {
+    match resource {
+        requests::CPU => number(&Quantity(format!("{}m", amounts.cpu_milli))),
+        requests::MEMORY => number(&Quantity(amounts.memory_bytes.to_string())),
+        requests::STORAGE => number(&Quantity(amounts.storage_bytes.to_string())),
+        _ => Ok(0.0),
     }
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn launch(
         })?,
         termination_message: TerminationMessage::of(container).map_err(config_error)?,
         credentials: credentials::resolve(fields.pod, container)?,
+        cpus: None,
     })
 }
 

@@ -25,6 +25,12 @@ pub enum QosClass {
 impl QosClass {
     /// The class, as Kubernetes computes it.
     pub fn of(pod: &Pod) -> Self {
+        // What the pod itself states takes the place of what its containers state (KEP-2837).
+        let own = pod.spec.as_ref().and_then(|spec| spec.resources.clone());
+        let own = Container { resources: own, ..Container::default() };
+        if RESOURCES.iter().any(|name| is_set(&own, name)) {
+            return if is_guaranteed(&own) { Self::Guaranteed } else { Self::Burstable };
+        }
         let sets_any = |container| RESOURCES.iter().any(|name| is_set(container, name));
         if !all_containers(pod).any(sets_any) {
             Self::BestEffort

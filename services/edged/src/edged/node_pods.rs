@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ContainerLogs;
 use crate::desired::compressed_object::CompressedObject;
+use crate::eviction::PodList;
 use crate::runtime::NodeRuntime;
 use crate::worker::{ProbeTotal, ProbeTotals};
 
@@ -115,6 +116,13 @@ impl NodePods {
             Pod { status: view.status.or(pod.status), ..pod }
         };
         Ok(views.into_iter().map(decode).collect())
+    }
+}
+
+#[async_trait::async_trait]
+impl PodList for NodePods {
+    async fn list(&self) -> Vec<Pod> {
+        Self::list(self).await.unwrap_or_default()
     }
 }
 

@@ -20,16 +20,21 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
+use super::admission::{Room, Taken, admit, admit_under_pressure};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
+use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::{Change, DesiredPod, DesiredState};
+use crate::eviction::Eviction;
+use crate::node::pressure::Pressures;
 use crate::pod::{self, PodRecord, PodUid};
-use crate::worker::plan::FailReason;
-use crate::worker::{Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies};
+use crate::worker::{
+    AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies,
+};
 use headwater_telemetry::error_chain;
 
 /// Pods are killed at their deadline; this bounds the time that the kill takes.
@@ -52,12 +57,16 @@ pub(super) struct Supervisor {
     edge: EdgeClient,
     /// Receives the claims of the view.
     claims: watch::Sender<ClaimView>,
+    /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
+    pressures: Option<watch::Receiver<Pressures>>,
     shared: Arc<WorkerDependencies>,
 }
 
 /// The supervisor's side of a worker.
 struct WorkerHandle {
     key: ResourceKey,
+    /// What the pod requested when it came.
+    requests: Amounts,
     assignments: watch::Sender<Assignment>,
     has_ended: Arc<AtomicBool>,
     signals: Signals,
@@ -68,7 +77,9 @@ impl WorkerHandle {
     /// all pods are replaced at once, the new ones come while the old ones end.
     fn takes_room(&self) -> bool {
         let assignment = self.assignments.borrow();
-        assignment.is_desired && assignment.is_admitted && !self.has_ended.load(Ordering::Relaxed)
+        assignment.is_desired
+            && assignment.failure.is_none()
+            && !self.has_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -78,6 +89,7 @@ impl Supervisor {
         edge: EdgeClient,
         resend_node: Arc<Notify>,
         claims: watch::Sender<ClaimView>,
+        pressures: Option<watch::Receiver<Pressures>>,
     ) -> Self {
         Self {
             desired: DesiredState::new(dependencies.node.clone(), dependencies.runtime.fields()),
@@ -90,6 +102,7 @@ impl Supervisor {
             resend_node,
             edge,
             claims,
+            pressures,
             shared: dependencies,
         }
     }
@@ -101,6 +114,7 @@ impl Supervisor {
         mut watched: mpsc::Receiver<WatchEvent>,
         mut noticed: mpsc::Receiver<PodUid>,
         mut queried: mpsc::Receiver<PodQuery>,
+        mut evicted: mpsc::Receiver<Eviction>,
         mut stop_pods: oneshot::Receiver<Duration>,
     ) -> usize {
         let cancel = self.shared.cancel.clone();
@@ -148,6 +162,12 @@ impl Supervisor {
                         tracing::warn!(message, "the runtime cannot be listed");
                     }
                     self.reconcile();
+                }
+                Some(Eviction { pod, message, within }) = evicted.recv() => {
+                    if let Some(worker) = self.workers.get(&pod) {
+                        // A worker with a full inbox works: the next measurement asks again.
+                        let _ = worker.signals.try_send(Box::new(Signal::Evict { message, within }));
+                    }
                 }
                 // A reader that gave up needs no answer.
                 Some(PodQuery { pods, answer }) = queried.recv() => drop(answer.send(self.views(&pods))),
@@ -250,12 +270,12 @@ impl Supervisor {
                         pod: object_of(&record),
                         findings: Arc::default(),
                         objects: self.desired.objects().clone(),
-                        is_admitted: true,
+                        failure: None,
                         is_desired: false,
                         shutdown: None,
                         trace: None,
                     };
-                    self.spawn(record, assignment, false);
+                    self.spawn(record, assignment, Amounts::default(), false);
                 }
             }
         }
@@ -306,23 +326,32 @@ impl Supervisor {
         }
         for (record, desired) in adopted {
             let status = self.shared.store.status(&record.uid).unwrap_or_default();
-            let is_admitted = status.reason.as_deref() != Some(FailReason::OutOfPods.as_str());
             let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-            let assignment = self.assignment(&record, &desired, is_admitted, traces);
-            self.spawn(record, assignment, has_ended);
+            let failure = AdmissionFailure::of_status(&status);
+            let requests = pod_requests(&desired.pod.decode());
+            let assignment = self.assignment(&record, &desired, failure, traces);
+            self.spawn(record, assignment, requests, has_ended);
         }
-        let room = usize::try_from(self.shared.settings.pods_max).unwrap_or(usize::MAX);
-        let mut present = self.workers.values().filter(|worker| worker.takes_room()).count();
+        let room =
+            Room { pods: self.shared.settings.pods_max.into(), amounts: self.shared.allocatable };
+        let mut taken = Taken::default();
+        let present = self.workers.values().filter(|worker| worker.takes_room());
+        present.for_each(|worker| taken.add(worker.requests));
         for (record, desired) in new {
-            let is_admitted = present < room;
-            if is_admitted {
-                present += 1;
-            } else {
-                let pod = &record.key;
-                tracing::warn!(%pod, room, "a pod fails: the node has no room for more pods");
+            let pod = desired.pod.decode();
+            let requests = pod_requests(&pod);
+            let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
+            let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
+            let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
+            let failure = admitted.err();
+            match &failure {
+                None => taken.add(requests),
+                Some(AdmissionFailure { message, .. }) => {
+                    tracing::warn!(pod = %record.key, %message, "a pod fails");
+                }
             }
-            let assignment = self.assignment(&record, &desired, is_admitted, traces);
-            self.spawn(record, assignment, false);
+            let assignment = self.assignment(&record, &desired, failure, traces);
+            self.spawn(record, assignment, requests, false);
         }
     }
 
@@ -331,21 +360,27 @@ impl Supervisor {
         &self,
         record: &PodRecord,
         desired: &DesiredPod,
-        is_admitted: bool,
+        failure: Option<AdmissionFailure>,
         traces: &ChangeTraces,
     ) -> Assignment {
         Assignment {
             pod: desired.pod.clone(),
             findings: desired.findings.clone(),
             objects: self.desired.objects().clone(),
-            is_admitted,
+            failure,
             is_desired: true,
             shutdown: None,
             trace: traces.of(&record.key),
         }
     }
 
-    fn spawn(&mut self, record: PodRecord, assignment: Assignment, has_ended: bool) {
+    fn spawn(
+        &mut self,
+        record: PodRecord,
+        assignment: Assignment,
+        requests: Amounts,
+        has_ended: bool,
+    ) {
         let (uid, key) = (record.uid.clone(), record.key.clone());
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
@@ -355,7 +390,7 @@ impl Supervisor {
         let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox, ended);
         let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
-        self.workers.insert(uid, WorkerHandle { key, assignments, has_ended, signals });
+        self.workers.insert(uid, WorkerHandle { key, requests, assignments, has_ended, signals });
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
@@ -377,12 +412,12 @@ impl Supervisor {
                 pod: object_of(&record),
                 findings: Arc::default(),
                 objects: self.desired.objects().clone(),
-                is_admitted: true,
+                failure: None,
                 is_desired: true,
                 shutdown: Some(now + grace.min(record.grace())),
                 trace: None,
             };
-            self.spawn(record, assignment, false);
+            self.spawn(record, assignment, Amounts::default(), false);
         }
     }
 }

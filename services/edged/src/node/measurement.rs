@@ -5,7 +5,8 @@ use std::path::Path;
 
 use nix::sys::statvfs::{Statvfs, statvfs};
 
-use super::pressure::{Measurement, Share};
+use super::signal::{Measurement, Share};
+use crate::runtime::FileSystemUsage;
 
 /// Measures the machine, and the file system of `dir` or of the nearest directory above it.
 pub(crate) fn measure(dir: &Path) -> Measurement {
@@ -14,21 +15,49 @@ pub(crate) fn measure(dir: &Path) -> Measurement {
     let disk = dir.ancestors().find_map(|dir| statvfs(dir).ok());
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(read);
     Measurement {
-        memory_bytes: meminfo(&read("/proc/meminfo"), "MemAvailable:"),
+        memory: memory(&read("/proc/meminfo")),
         disk_bytes: disk.as_ref().map(bytes),
         disk_files: disk.as_ref().and_then(files),
         pids: pids(&read("/proc/loadavg"), &limits),
+        ..Measurement::default()
     }
 }
 
+/// Bytes and files of the file system of images.
+pub(crate) fn of_images(disk: &FileSystemUsage) -> (Option<Share>, Option<Share>) {
+    let share = |free, all| Some(Share { free, all }).filter(|share| share.all > 0);
+    let bytes = share(disk.available.bytes, disk.capacity.bytes);
+    (bytes, share(disk.available.inodes, disk.capacity.inodes))
+}
+
+/// Whether two places are on one file system.
+pub(crate) fn is_one_disk(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+    device(a).is_some_and(|own| device(b) == Some(own))
+}
+
 fn bytes(disk: &Statvfs) -> Share {
-    Share { free: disk.blocks_available(), all: disk.blocks() }
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+    Share { free: bytes(disk.blocks_available()), all: bytes(disk.blocks()) }
+}
+
+fn memory(meminfo_text: &str) -> Option<Share> {
+    let free = meminfo(meminfo_text, "MemAvailable:")?;
+    Some(Share { free, all: meminfo(meminfo_text, "MemTotal:")? })
 }
 
 /// A file system that makes room for files as they come has none.
 fn files(disk: &Statvfs) -> Option<Share> {
     let files = Share { free: disk.files_available(), all: disk.files() };
     Some(files).filter(|files| files.all > 0)
+}
+
+/// The size of the file system of `dir`, or of the nearest directory above it.
+pub(crate) fn storage_bytes(dir: &Path) -> Option<u64> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let disk = dir.ancestors().find_map(|dir| statvfs(dir).ok())?;
+    disk.blocks().checked_mul(disk.fragment_size())
 }
 
 /// The memory of the machine; `None` if it cannot be read.
@@ -57,9 +86,8 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_measured() {
-        let Measurement { memory_bytes, disk_bytes, pids, .. } =
-            measure(Path::new("/no/such/directory"));
-        assert!(memory_bytes.is_some_and(|bytes| bytes > 0));
+        let Measurement { memory, disk_bytes, pids, .. } = measure(Path::new("/no/such/directory"));
+        assert!(memory.is_some_and(|memory| memory.free > 0 && memory.free < memory.all));
         assert!(disk_bytes.is_some_and(|disk| disk.all > 0));
         assert!(pids.is_some_and(|pids| pids.free < pids.all));
     }

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::measurement::memory_bytes;
 use super::pressure::{Pressure, Pressures};
-use crate::container::downward_api::Allocatable;
+use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::runtime::StatedFeatures;
 
 /// The facts that the Node object states.
@@ -31,6 +31,10 @@ pub(crate) struct NodeFacts {
     pub(crate) cpus: usize,
     /// Memory in KiB.
     pub(crate) memory_kib: u64,
+    /// The file system of pods, in KiB.
+    pub(crate) storage_kib: u64,
+    /// What the node keeps from its pods.
+    pub(crate) reserved: Amounts,
     /// The number of pods that the node has room for.
     pub(crate) pods_max: u32,
     /// The runtime's name and version.
@@ -64,6 +68,8 @@ impl NodeFacts {
             hostname: hostname.to_string_lossy().into_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_kib: memory_bytes().unwrap_or(0) >> 10,
+            storage_kib: 0,
+            reserved: Amounts::default(),
             pods_max,
             runtime,
             features: StatedFeatures::default(),
@@ -77,9 +83,19 @@ impl NodeFacts {
         }
     }
 
+    /// What the machine has.
+    pub(crate) fn capacity(&self) -> Amounts {
+        let cpus = u64::try_from(self.cpus).unwrap_or(u64::MAX);
+        Amounts {
+            cpu_milli: cpus.saturating_mul(1000),
+            memory_bytes: self.memory_kib.saturating_mul(1 << 10),
+            storage_bytes: self.storage_kib.saturating_mul(1 << 10),
+        }
+    }
+
     /// What the node has for its pods, as its object states it.
-    pub(crate) fn allocatable(&self) -> Allocatable {
-        Allocatable { cpus: self.cpus, memory_bytes: self.memory_kib.saturating_mul(1 << 10) }
+    pub(crate) fn allocatable(&self) -> Amounts {
+        self.capacity().less(self.reserved)
     }
 }
 
@@ -100,13 +116,6 @@ pub(crate) fn node(
         ("node-role.kubernetes.io/agent", ""),
     ];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let capacity: BTreeMap<_, _> = [
-        ("cpu", facts.cpus.to_string()),
-        ("memory", format!("{}Ki", facts.memory_kib)),
-        ("pods", facts.pods_max.to_string()),
-    ]
-    .map(|(key, amount)| (key.to_owned(), Quantity(amount)))
-    .into();
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
     Node {
         metadata: ObjectMeta {
@@ -120,8 +129,8 @@ pub(crate) fn node(
                 address("InternalIP", facts.address.to_string()),
                 address("Hostname", facts.hostname.clone()),
             ]),
-            allocatable: Some(capacity.clone()),
-            capacity: Some(capacity),
+            allocatable: Some(stated(facts.allocatable(), facts.pods_max)),
+            capacity: Some(stated(facts.capacity(), facts.pods_max)),
             images: (!facts.images.is_empty()).then(|| facts.images.clone()),
             features: facts
                 .features
@@ -148,6 +157,23 @@ pub(crate) fn node(
             ..NodeStatus::default()
         }),
     }
+}
+
+/// Amounts as a Node states them.
+fn stated(amounts: Amounts, pods_max: u32) -> BTreeMap<String, Quantity> {
+    let Amounts { cpu_milli, memory_bytes, storage_bytes } = amounts;
+    let cpu = match cpu_milli % 1000 {
+        0 => (cpu_milli / 1000).to_string(),
+        _ => format!("{cpu_milli}m"),
+    };
+    let kib = |bytes: u64| format!("{}Ki", bytes >> 10);
+    let all = [
+        (CPU, cpu),
+        (MEMORY, kib(memory_bytes)),
+        (STORAGE, kib(storage_bytes)),
+        ("pods", pods_max.to_string()),
+    ];
+    all.map(|(key, amount)| (key.to_owned(), Quantity(amount))).into()
 }
 
 /// The reasons and messages of a kubelet.
@@ -280,6 +306,20 @@ mod tests {
         assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
         let features = json!({"recursiveReadOnlyMounts": false, "userNamespaces": true});
         assert_eq!(status["runtimeHandlers"], json!([{"name": "runc", "features": features}]));
+    }
+
+    #[test]
+    fn a_node_states_what_it_has_and_what_is_left_of_it_for_pods() {
+        let reserved = Amounts { cpu_milli: 1250, memory_bytes: 1 << 20, storage_bytes: 1 << 40 };
+        let facts = NodeFacts { cpus: 4, memory_kib: 4096, storage_kib: 7, reserved, ..facts() };
+        let status = node(&facts, ENOUGH, None, Timestamp::UNIX_EPOCH).status.expect("a status");
+        let stated = |amounts| serde_json::to_value(amounts).expect("JSON");
+        let capacity =
+            json!({"cpu": "4", "memory": "4096Ki", "ephemeral-storage": "7Ki", "pods": "110"});
+        assert_eq!(stated(status.capacity), capacity);
+        let left =
+            json!({"cpu": "2750m", "memory": "3072Ki", "ephemeral-storage": "0Ki", "pods": "110"});
+        assert_eq!(stated(status.allocatable), left);
     }
 
     #[test]

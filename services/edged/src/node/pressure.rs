@@ -1,47 +1,15 @@
 //! Pressure: the node lacks memory, disk or process ids. Pure: decided from measurements, thresholds
 //! and the time.
 //!
-//! A condition holds as soon as a measurement is below its threshold, and ends when none has been for
+//! A condition holds as soon as a measurement is below a threshold, hard or soft, and ends when none has been for
 //! the hold time, as under a kubelet. So it does not flap at the threshold.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::signal::{Measurement, Resource, Signal, thresholds};
 use crate::config::PressureSettings;
-
-/// The resources that are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
-    /// Memory.
-    Memory,
-    /// The file system of the pod worker's directory.
-    Disk,
-    /// Process ids.
-    Pids,
-}
-
-/// What a machine has left. `None`: it cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Measurement {
-    /// Bytes of memory that processes can still get.
-    pub(crate) memory_bytes: Option<u64>,
-    /// Bytes of the file system.
-    pub(crate) disk_bytes: Option<Share>,
-    /// Files of the file system; `None` also for one that has no bound.
-    pub(crate) disk_files: Option<Share>,
-    /// Process ids.
-    pub(crate) pids: Option<Share>,
-}
-
-/// The part of a resource that is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// The part.
-    pub(crate) free: u64,
-    /// All of it.
-    pub(crate) all: u64,
-}
 
 /// The state of a resource on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,29 +41,30 @@ pub(crate) struct PressureTracker {
     pids: Option<Instant>,
 }
 
-impl Share {
-    /// Whether less than `percent` of the resource is free.
-    fn is_below(self, percent: u8) -> bool {
-        u128::from(self.free) * 100 < u128::from(self.all) * u128::from(percent)
-    }
-}
+/// The signals by which a resource is known.
+const SIGNALS: [Signal; 7] = [
+    Signal::Memory,
+    Signal::PodsMemory,
+    Signal::DiskBytes,
+    Signal::DiskFiles,
+    Signal::ImageBytes,
+    Signal::ImageFiles,
+    Signal::Pids,
+];
 
-impl Measurement {
-    /// Whether a resource is short; `None` if it was not measured.
-    fn is_short(&self, resource: Resource, settings: &PressureSettings) -> Option<bool> {
-        match resource {
-            Resource::Memory => {
-                self.memory_bytes.map(|bytes| bytes < settings.memory_available_bytes)
-            }
-            Resource::Disk => {
-                let bytes = self.disk_bytes?.is_below(settings.disk_available_percent);
-                let files =
-                    self.disk_files.map(|files| files.is_below(settings.files_free_percent));
-                Some(bytes || files == Some(true))
-            }
-            Resource::Pids => self.pids.map(|pids| pids.is_below(settings.pids_available_percent)),
-        }
-    }
+/// Whether a resource is short; `None` if it was not measured.
+fn is_short(
+    measured: &Measurement,
+    resource: Resource,
+    settings: &PressureSettings,
+) -> Option<bool> {
+    let own = |signal: &Signal| signal.resource() == resource;
+    let is_known = SIGNALS.iter().filter(|it| own(it)).any(|it| measured.share(*it).is_some());
+    let is_met = thresholds(settings).into_iter().filter(|it| own(&it.signal)).any(|threshold| {
+        let share = measured.share(threshold.signal);
+        share.is_some_and(|share| share.free < threshold.least.of(share.all))
+    });
+    is_known.then_some(is_met)
 }
 
 impl PressureTracker {
@@ -108,7 +77,7 @@ impl PressureTracker {
     ) -> Pressures {
         let hold = settings.hold;
         let state = |resource, short_at: &mut Option<Instant>| {
-            let is_short = measured.is_short(resource, settings);
+            let is_short = is_short(measured, resource, settings);
             if is_short == Some(true) {
                 *short_at = Some(now);
             }
@@ -134,13 +103,22 @@ fn is_held(short_at: Instant, hold: Duration, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::signal::Share;
 
     const MINUTE: Duration = Duration::from_mins(1);
 
     fn measured(memory_bytes: u64) -> Measurement {
         let half = Some(Share { free: 50, all: 100 });
-        let memory_bytes = Some(memory_bytes);
-        Measurement { memory_bytes, disk_bytes: half, disk_files: half, pids: half }
+        let memory = Some(Share { free: memory_bytes, all: u64::MAX });
+        Measurement {
+            memory,
+            pods_memory: None,
+            disk_bytes: half,
+            disk_files: half,
+            image_bytes: half,
+            image_files: half,
+            pids: half,
+        }
     }
 
     #[test]
@@ -178,6 +156,10 @@ mod tests {
         let disk = [Absent, Present, Absent];
         assert_eq!(state(&|m| m.disk_bytes = at(settings.disk_available_percent)), disk);
         assert_eq!(state(&|m| m.disk_files = at(settings.files_free_percent)), disk);
+        assert_eq!(state(&|m| m.image_bytes = at(settings.images_available_percent)), disk);
+        assert_eq!(state(&|m| m.image_files = at(settings.image_files_free_percent)), disk);
+        let memory = [Present, Absent, Absent];
+        assert_eq!(state(&|m| m.pods_memory = at(9)), memory, "100 MiB for all pods");
         let pids = [Absent, Absent, Present];
         assert_eq!(state(&|m| m.pids = at(settings.pids_available_percent)), pids);
         assert_eq!(state(&|m| m.disk_files = None), [Absent; 3], "the file system has no bound");

@@ -6,12 +6,12 @@ use headwater_event::NodeName;
 use headwater_proto::local::operation::Verb;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::object::{NodeFacts, node};
-use super::pressure::{Measurement, PressureTracker, Pressures};
+use super::pressure::Pressures;
 use crate::api::client::EdgeClient;
 use crate::backoff::Backoff;
 use crate::config::Settings;
@@ -19,19 +19,18 @@ use crate::config::Settings;
 /// Registers the node, then reports it when its facts or pressures change, when `resend` is notified,
 /// and at least every report period, until cancelled.
 pub(crate) async fn report(
-    gather: impl Fn() -> (NodeFacts, Measurement) + Send + 'static,
+    gather: impl Fn() -> NodeFacts + Send + 'static,
+    mut measured: watch::Receiver<Pressures>,
     edge: EdgeClient,
     settings: Settings,
     resend: Arc<Notify>,
     cancel: CancellationToken,
 ) {
     let mut backoff = Backoff::new(settings.reconnect_base, settings.reconnect_cap);
-    let mut tracker = PressureTracker::default();
     let mut reported: Option<(NodeFacts, Pressures, Node, Instant)> = None;
     let mut is_due = true;
     while !cancel.is_cancelled() {
-        let (facts, measured) = gather();
-        let pressures = tracker.observe(&measured, &settings.pressure, Instant::now());
+        let (facts, pressures) = (gather(), *measured.borrow_and_update());
         let stale = reported.as_ref().is_none_or(|(before, pressures_before, _, at)| {
             let is_same = *before == facts && *pressures_before == pressures;
             !is_same || at.elapsed() >= settings.node_report
@@ -53,6 +52,8 @@ pub(crate) async fn report(
         tokio::select! {
             () = cancel.cancelled() => return,
             () = resend.notified() => is_due = true,
+            // Without the task that measures, the pressures stay as they are.
+            Ok(()) = measured.changed() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

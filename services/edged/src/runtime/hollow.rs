@@ -44,6 +44,7 @@ impl Runtime for HollowRuntime {
             persistent: false,
             resize: false,
             collection: false,
+            cpu_sets: false,
         }
     }
 

@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 
 use super::{
     CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError, ImageUsage,
-    Images, LogQuery, NodeRuntime, PodState, PulledImage, RegistryCredentials, Rejection,
-    RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
+    Images, LogQuery, MemoryUsage, NodeRuntime, PodState, PodUsage, ProcessUsage, PulledImage,
+    RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError, SandboxState,
+    StopRequest, Usage,
 };
 use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
@@ -50,6 +51,10 @@ struct State {
     rejection: Option<Rejection>,
     /// Containers that do not end when they are asked to.
     stubborn: BTreeSet<(PodUid, String)>,
+    /// The memory that pods use while they run.
+    used: BTreeMap<PodUid, u64>,
+    /// The memory that all pods may use.
+    memory: Option<u64>,
 }
 
 impl MemoryRuntime {
@@ -61,6 +66,21 @@ impl MemoryRuntime {
     /// This runtime with its seam to images.
     pub fn node_runtime(&self) -> NodeRuntime {
         NodeRuntime::new(Arc::new(self.clone())).with_images(Arc::new(self.clone()))
+    }
+
+    /// This runtime with its seams to images and to usage: the node evicts pods.
+    pub fn measured_runtime(&self) -> NodeRuntime {
+        self.node_runtime().with_usage(Arc::new(self.clone()))
+    }
+
+    /// Lets all pods together have this much memory.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.lock().memory = Some(bytes);
+    }
+
+    /// Lets a pod use this much memory while it runs.
+    pub fn use_memory(&self, pod: &PodUid, bytes: u64) {
+        self.lock().used.insert(pod.clone(), bytes);
     }
 
     /// Ends a running container with this exit code.
@@ -146,6 +166,7 @@ impl Runtime for MemoryRuntime {
             persistent: false,
             resize: true,
             collection: false,
+            cpu_sets: false,
         }
     }
 
@@ -281,6 +302,39 @@ impl Runtime for MemoryRuntime {
 
     fn log_files(&self, _: &LogQuery) -> io::Result<Vec<PathBuf>> {
         Ok(Vec::new())
+    }
+}
+
+impl State {
+    /// The pods that run, and the memory that they use.
+    fn memory_of_pods(&self) -> impl Iterator<Item = (&PodUid, u64)> {
+        let runs = |pod: &PodState| pod.containers.values().any(RunHistory::is_running);
+        let running = self.pods.iter().filter(move |(_, pod)| runs(pod));
+        running.map(|(pod, _)| (pod, self.used.get(pod).copied().unwrap_or(0)))
+    }
+}
+
+#[async_trait]
+impl Usage for MemoryRuntime {
+    async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError> {
+        let lock = self.lock();
+        let pods = lock.memory_of_pods().map(|(pod, memory_bytes)| PodUsage {
+            pod: pod.clone(),
+            processes: ProcessUsage { memory_bytes, ..ProcessUsage::default() },
+            volumes: DiskUsage::default(),
+            containers: Vec::new(),
+        });
+        Ok(pods.collect())
+    }
+
+    async fn file_systems(&self) -> Result<Vec<FileSystemUsage>, RuntimeError> {
+        Ok(Vec::new())
+    }
+
+    fn memory_of_all(&self) -> Option<MemoryUsage> {
+        let lock = self.lock();
+        let used = lock.memory_of_pods().map(|(_, used)| used).sum();
+        lock.memory.map(|limit| MemoryUsage { limit, used })
     }
 }
 

@@ -107,6 +107,7 @@ impl Runtime for ProcessRuntime {
             persistent: true,
             resize: false,
             collection: false,
+            cpu_sets: false,
         }
     }
 

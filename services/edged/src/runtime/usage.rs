@@ -23,6 +23,21 @@ pub trait Usage: Send + Sync + 'static {
     /// # Errors
     /// See [`RuntimeError`].
     async fn file_systems(&self) -> Result<Vec<FileSystemUsage>, RuntimeError>;
+
+    /// The memory that all pods may use together, and what they use of it; `None`, as by default: they may use that of the
+    /// machine.
+    fn memory_of_all(&self) -> Option<MemoryUsage> {
+        None
+    }
+}
+
+/// The memory of all pods, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUsage {
+    /// What they may use.
+    pub limit: u64,
+    /// What they use, without what the kernel can get back at once.
+    pub used: u64,
 }
 
 /// The resources that a pod uses.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use headwater_event::NodeName;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,13 +14,15 @@ use crate::api::client::EdgeClient;
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
-use crate::container::downward_api::Allocatable;
+use crate::container::requests::Amounts;
+use crate::cpus::CpuManager;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::objects::Objects;
 use crate::disk::pod_store::PodStore;
 use crate::metrics::EdgedCounts;
 use crate::pod_fields::PodFindings;
 use crate::runtime::NodeRuntime;
+use crate::worker::plan::FailReason;
 
 /// The pod that a worker brings about; the latest one counts.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ pub(crate) struct Assignment {
     pub(crate) findings: Arc<PodFindings>,
     /// The objects that it may name.
     pub(crate) objects: Objects,
-    /// Whether the node has room for the pod. It is decided once.
-    pub(crate) is_admitted: bool,
+    /// Why the node does not run the pod. It is decided once, and before anything of the pod runs.
+    pub(crate) failure: Option<AdmissionFailure>,
     /// Whether the edge's view still has the pod.
     pub(crate) is_desired: bool,
     /// Set when the machine stops: the time by which the pod must have ended.
@@ -41,11 +43,32 @@ pub(crate) struct Assignment {
     pub(crate) trace: Option<String>,
 }
 
+/// Why a node does not run a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdmissionFailure {
+    /// One word.
+    pub(crate) reason: FailReason,
+    /// The resource, and its figures.
+    pub(crate) message: Arc<str>,
+}
+
+impl AdmissionFailure {
+    /// The failure that was reported of a pod: it is final, whatever room there is now.
+    pub(crate) fn of_status(status: &PodStatus) -> Option<Self> {
+        let reason = FailReason::of_node(status.reason.as_deref()?)?;
+        let has_failed = status.phase.as_deref() == Some("Failed");
+        let message = status.message.clone().unwrap_or_default().into();
+        has_failed.then_some(Self { reason, message })
+    }
+}
+
 /// What all workers need from outside.
 pub(crate) struct WorkerDependencies {
     pub(crate) node: NodeName,
     pub(crate) address: IpAddr,
-    pub(crate) allocatable: Allocatable,
+    pub(crate) allocatable: Amounts,
+    /// The processors of containers, if the runtime lets them choose.
+    pub(crate) cpus: Option<Arc<CpuManager>>,
     pub(crate) settings: Settings,
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,

@@ -15,11 +15,12 @@ use super::probe::ProbedRun;
 use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
-use crate::container::WaitReason;
+use crate::container::{ContainerCpus, LaunchSpec, WaitReason};
+use crate::cpus::AssignError;
 use crate::event::{Occurrence, Severity, Subject};
 use crate::metrics::RuntimeAction;
 use crate::pod;
-use crate::runtime::{RuntimeError, SandboxState, StopRequest};
+use crate::runtime::{PodState, RuntimeError, SandboxState, StopRequest};
 use headwater_telemetry::error_chain;
 
 /// The result of a step.
@@ -65,6 +66,66 @@ impl Worker {
             }
             Action::CleanUp => self.clean_up().await,
             Action::Leave => StepOutcome::Finished,
+        }
+    }
+
+    /// Writes down that the node has admitted the pod, before anyone hears of it: it is not judged again.
+    pub(super) async fn keep_record(&mut self) {
+        if self.ended.is_none()
+            && let Err(error) = self.shared.store.insert(&self.record).await
+        {
+            // Its volumes are not written either: the pod waits, and says why.
+            tracing::debug!(pod = %self.record.key, %error, "a pod has no record yet");
+        }
+    }
+
+    /// Gives the pod the processors that it requests for itself, before its first container starts. A pod that runs already
+    /// is not judged again.
+    pub(super) async fn assign_cpus(&mut self, pod: &Pod) {
+        let Some(cpus) = self.shared.cpus.clone() else { return };
+        let ends = !self.assignment.is_desired || pod::is_deleting(pod);
+        let is_over = self.ended.is_some() || self.failing.is_some();
+        if self.has_cpus || ends || is_over || self.assignment.shutdown.is_some() {
+            return;
+        }
+        match cpus.assign(&self.record.uid, pod).await {
+            Ok(()) => self.has_cpus = true,
+            Err(error @ AssignError::TooFew(_)) if self.containers.is_empty() => {
+                let message = format!("Pod was rejected: {error}");
+                tracing::warn!(pod = %self.record.key, message, "a pod fails");
+                self.rejection = Some(message.into());
+                self.failing = Some((FailReason::UnexpectedAdmissionError, Instant::now()));
+            }
+            Err(error @ AssignError::TooFew(_)) => {
+                let pod = &self.record.key;
+                tracing::warn!(%pod, %error, "a pod that runs shares its processors with others");
+                self.has_cpus = true;
+            }
+            // The pod waits, and says why.
+            Err(error @ AssignError::File(_)) => {
+                let cause = error_chain(&error);
+                self.fail_setup("ContainerCreating", &RuntimeError::Sandbox { cause });
+            }
+        }
+    }
+
+    /// Takes back the processors of a pod that has ended, and of which nothing runs.
+    pub(super) async fn release_cpus(&mut self) {
+        let has_ended = self.ended.is_some() || !self.assignment.is_desired;
+        let runs = self.containers.values().any(|tracker| tracker.is_running());
+        if has_ended
+            && !runs
+            && let Some(cpus) = &self.shared.cpus
+        {
+            cpus.release(&self.record.uid).await;
+            self.has_cpus = false;
+        }
+    }
+
+    async fn cpus_of(&self, container: &str) -> Option<ContainerCpus> {
+        match &self.shared.cpus {
+            Some(cpus) => Some(cpus.of(&self.record.uid, container).await),
+            None => None,
         }
     }
 
@@ -135,7 +196,7 @@ impl Worker {
         let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
         let container = &*container;
         let launch = match self.launch(pod, container) {
-            Ok(launch) => launch,
+            Ok(launch) => LaunchSpec { cpus: self.cpus_of(name).await, ..launch },
             Err(reason) => {
                 self.launch_errors.insert(name.to_owned(), LaunchError { reason, is_due: false });
                 return StepOutcome::Changed;
@@ -279,6 +340,31 @@ impl Worker {
         StepOutcome::Changed
     }
 
+    /// Removes what an evicted pod has on the machine: the node needs the room. Its record and its status stay until the
+    /// cloud deletes it, as under a kubelet.
+    pub(super) async fn discard_evicted(&mut self, fate: Fate) {
+        let is_evicted = self.ended.is_some() && self.fail_reason == Some(FailReason::Evicted);
+        let has_content = || {
+            self.shared.runtime.pod(&self.record.uid) != PodState::default()
+                || (self.has_reported && !self.is_final)
+        };
+        let stays = matches!(fate, Fate::Run | Fate::Fail { .. });
+        if !is_evicted || !stays || !has_content() {
+            return;
+        }
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.removing.acquire().await else { return };
+        let began = Instant::now();
+        let removed = self.shared.runtime.remove(&self.record).await;
+        self.count(RuntimeAction::CleanUp, began, &removed);
+        match removed {
+            Ok(()) => self.is_final = true,
+            Err(error) => {
+                self.retry_later("the content of an evicted pod cannot be removed yet", &error);
+            }
+        }
+    }
+
     async fn clean_up(&mut self) -> StepOutcome {
         let shared = self.shared.clone();
         let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
@@ -291,6 +377,7 @@ impl Worker {
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
+                self.release_cpus().await;
                 self.shared.reporter.removed(&self.record.key, &self.record.uid).await;
                 StepOutcome::Finished
             }

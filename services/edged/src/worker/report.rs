@@ -51,7 +51,10 @@ impl Worker {
             node_address: self.shared.address,
             before: before.as_ref(),
         };
-        let status = status::derive(&facts, Timestamp::now());
+        let status = match &before {
+            Some(before) if self.is_final => before.clone(),
+            _ => status::derive(&facts, Timestamp::now()),
+        };
         let compressed = match CompressedObject::encode(&status) {
             Ok(compressed) => compressed,
             Err(error) => {
@@ -70,7 +73,7 @@ impl Worker {
             let happened = status_change::occurrences(&record.key, &record.uid, before, &status);
             happened.into_iter().for_each(|occurrence| shared.events.record(occurrence));
         }
-        let is_admitted = self.assignment.is_admitted;
+        let is_admitted = self.assignment.failure.is_none() && self.fail_reason.is_none();
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
         shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;

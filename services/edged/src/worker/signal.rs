@@ -23,6 +23,13 @@ pub(crate) const SIGNALS_MAX: usize = 64;
 pub(crate) enum Signal {
     /// The runtime found a change of the pod.
     Runtime,
+    /// The node lacks a resource, and the pod has to leave it to others.
+    Evict {
+        /// Why, in the words of its status.
+        message: String,
+        /// The time that it has.
+        within: Duration,
+    },
     /// A probe found something new.
     Probe { container: String, attempt: u32, kind: ProbeKind, finding: ProbeFinding },
     /// A postStart hook ended.

@@ -71,6 +71,7 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use headwater_edged::Edged;
+use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, condition, is_running, script_pod};
@@ -168,5 +169,59 @@ async fn a_pod_above_the_nodes_room_fails_for_good_and_an_ended_one_leaves_its_r
         bench.edge.until("the status again", |all| statuses(all, "third").get(before).cloned());
     let status = status.await;
     assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfpods")));
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_pod_that_requests_more_than_is_left_fails_for_good_and_an_admitted_one_is_not_judged_again()
+ {
+    let bench = Bench::new(&[]);
+    let cpus = std::thread::available_parallelism().expect("a machine").get();
+    let start = |reserved_milli: usize| {
+        let mut config = bench.config();
+        config.settings.reserved.cpu_milli = u64::try_from(reserved_milli).expect("a number");
+        Edged::spawn(config)
+    };
+    let requests = |name: &str, uid: &str, cpu: &str| {
+        let mut pod = script_pod(name, uid, "exec sleep 1000");
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        pod
+    };
+    // A processor is left for pods.
+    let edged = start(cpus * 1000 - 1000).await.expect("starts");
+    bench.edge.apply(&requests("first", "u1", "600m"));
+    bench.edge.until_status("first", "a start", is_running).await;
+    // It waits for a ConfigMap, and nothing of it is on the machine but its record.
+    let mut waits = requests("waits", "u2", "300m");
+    waits["spec"]["volumes"] = json!([{"name": "config", "configMap": {"name": "absent"}}]);
+    bench.edge.apply(&waits);
+    bench.edge.until_status("waits", "a wait", |status| status["phase"] == "Pending").await;
+    bench.edge.apply(&requests("second", "u3", "200m"));
+    let failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("second", "a failure", failed).await;
+    assert_eq!(status["reason"], "OutOfcpu");
+    let message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 200, used: 900, \
+                   capacity: 1000";
+    assert_eq!(status["message"], message);
+    assert_eq!(status["containerStatuses"][0]["state"]["running"], Value::Null);
+    assert_eq!(status["qosClass"], "Burstable");
+
+    // Nothing is left for pods now: those that were admitted are not judged again.
+    edged.stop().await;
+    let edged = start(cpus * 1000).await.expect("starts");
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+        "metadata": {"name": "absent", "namespace": "shop"},
+    });
+    bench.edge.apply(&config);
+    bench.edge.until_status("waits", "a start", is_running).await;
+    // All is left, and the pod that failed has failed.
+    edged.stop().await;
+    let before = statuses(&bench.edge.operations(), "second").len();
+    let edged = start(0).await.expect("starts");
+    let again = |all: &[Operation]| statuses(all, "second").get(before).cloned();
+    let status = bench.edge.until("the status again", again).await;
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
+    assert_eq!(status["message"], message);
     edged.stop_pods(Duration::from_secs(5)).await;
 }

@@ -7,6 +7,7 @@ mod collection;
 mod conformance;
 mod content;
 mod deletion;
+mod eviction;
 mod fake_edge;
 mod fields;
 mod health;

@@ -59,6 +59,7 @@ async fn start(runtime: &NodeRuntime, script: &str) {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     };
     runtime.start(&record(), &Pod::default(), &launch).await.expect("starts");
 }
@@ -229,6 +230,7 @@ async fn a_run_that_cannot_be_read_waits_and_gets_no_second_copy() {
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
+        cpus: None,
     };
     let error = runtime
         .start(&record(), &Pod::default(), &launch(shell(&script)))

@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::cri::Cri;
 use super::images::Images;
 use super::kubelet::Kubelet;
-use super::pods::{PodBounds, Pressure};
+use super::pods::PodBounds;
+use super::pressure::Pressure;
 use super::process::{PartSettings, ProcessSettings};
+use super::resources::Resources;
 use super::streams::Streams;
 use crate::tls::Tls;
 
@@ -45,6 +47,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// What the machine keeps from its pods.
+    pub(crate) resources: Resources,
     /// The container runtime.
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
@@ -92,6 +96,7 @@ impl Default for EdgeSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            resources: Resources::default(),
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
@@ -169,6 +174,7 @@ impl EdgeSettings {
         PodBounds {
             pods_max: self.pods_max,
             pressure: self.pressure,
+            resources: self.resources,
             events: self.events,
             node_address: self.node_address,
             images: self.images.clone(),

@@ -14,8 +14,10 @@ use super::cri::Cri;
 use super::edge::{owner_of, user_of};
 use super::images::Images;
 use super::kubelet::Kubelet;
-use super::pods::{PodBounds, Pressure};
+use super::pods::PodBounds;
+use super::pressure::Pressure;
 use super::process::{PartSettings, ProcessSettings};
+use super::resources::Resources;
 
 /// The settings of a pod worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +39,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) events: Events,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// What the machine keeps from its pods.
+    pub(crate) resources: Resources,
     /// The container runtime.
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
@@ -70,6 +74,7 @@ impl Default for EdgedSettings {
             node_address: None,
             events: Events::default(),
             pressure: Pressure::default(),
+            resources: Resources::default(),
             cri: Cri::default(),
             images: Images::default(),
             kubelet: Kubelet::default(),
@@ -125,6 +130,7 @@ impl EdgedSettings {
         PodBounds {
             pods_max: self.pods_max,
             pressure: self.pressure,
+            resources: self.resources,
             events: self.events,
             node_address: self.node_address,
             images: self.images.clone(),

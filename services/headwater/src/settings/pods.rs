@@ -1,45 +1,18 @@
-//! How many pods a node has room for, when it lacks a resource, which Events it sends, and its address:
+//! How many pods a node has room for, which Events it sends, and its address:
 //! settings of `edge` and `edged`.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use headwater_edged::{EdgedConfig, EventLevel, PressureSettings};
-use headwater_settings::{Events, InvalidSetting, duration_text};
-use serde::{Deserialize, Serialize};
+use headwater_edged::{EdgedConfig, EventLevel};
+use headwater_settings::{Events, InvalidSetting};
 
 use super::images::Images;
+use super::pressure::Pressure;
+use super::resources::Resources;
 
 /// The room for pods: at least one, and at most as many as load tests have run on a node.
 const PODS_MAX: RangeInclusive<u32> = 1..=10_000;
-
-/// The thresholds of memory, in MiB: 1 TiB is more than a gateway has.
-const MEMORY_AVAILABLE_MIB: RangeInclusive<u64> = 0..=1 << 20;
-
-/// The thresholds in percent. A node of which nothing may be used would always lack the resource.
-const PERCENT: RangeInclusive<u8> = 0..=99;
-
-/// The longest time that a pressure lasts after its cause: the scheduler avoids the node meanwhile.
-const HOLD_MAX: Duration = Duration::from_hours(24);
-
-/// The `[pressure]` table: below which remainder the Node reports that it lacks a resource. Zero
-/// turns a threshold off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Pressure {
-    /// Memory that processes can still get, in MiB.
-    pub(crate) memory_available_mib: u64,
-    /// Free bytes of the file system of the data directory, in percent.
-    pub(crate) disk_available_percent: u8,
-    /// Free files of this file system, in percent.
-    pub(crate) files_free_percent: u8,
-    /// Free process ids, in percent.
-    pub(crate) pids_available_percent: u8,
-    /// The time for which there must be enough before a pressure ends.
-    #[serde(with = "duration_text")]
-    pub(crate) hold: Duration,
-}
 
 /// The bounds of a node's pods, as its pod worker takes them.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +21,8 @@ pub(crate) struct PodBounds {
     pub(crate) pods_max: Option<u32>,
     /// When the node lacks a resource.
     pub(crate) pressure: Pressure,
+    /// What the machine keeps from its pods.
+    pub(crate) resources: Resources,
     /// Which Events the node sends.
     pub(crate) events: Events,
     /// The node's address, and that of its pods; `None`: loopback.
@@ -56,58 +31,24 @@ pub(crate) struct PodBounds {
     pub(crate) images: Images,
 }
 
-impl Default for Pressure {
-    fn default() -> Self {
-        let default = PressureSettings::default();
-        Self {
-            memory_available_mib: default.memory_available_bytes >> 20,
-            disk_available_percent: default.disk_available_percent,
-            files_free_percent: default.files_free_percent,
-            pids_available_percent: default.pids_available_percent,
-            hold: default.hold,
-        }
-    }
-}
-
 impl PodBounds {
     /// Checks that each bound is in its range.
     ///
     /// # Errors
     /// The setting, its value, and the range.
     pub(crate) fn check(&self) -> Result<(), InvalidSetting> {
-        let Pressure {
-            memory_available_mib,
-            disk_available_percent,
-            files_free_percent,
-            pids_available_percent,
-            hold,
-        } = self.pressure;
         if let Some(pods_max) = self.pods_max {
             check("pods_max", pods_max, &PODS_MAX)?;
         }
         check_node_address(self.node_address)?;
-        check("pressure.memory_available_mib", memory_available_mib, &MEMORY_AVAILABLE_MIB)?;
-        check("pressure.disk_available_percent", disk_available_percent, &PERCENT)?;
-        check("pressure.files_free_percent", files_free_percent, &PERCENT)?;
-        check("pressure.pids_available_percent", pids_available_percent, &PERCENT)?;
+        self.pressure.check()?;
         self.images.check()?;
-        if hold > HOLD_MAX {
-            let what = "a node would report a pressure for more than a day after its end: set at \
-                        most 24h";
-            return Err(InvalidSetting::new("pressure.hold", what));
-        }
+        self.resources.check()?;
         Ok(())
     }
 
     /// Sets them in a pod worker's configuration.
     pub(crate) fn set(&self, config: &mut EdgedConfig) {
-        let Pressure {
-            memory_available_mib,
-            disk_available_percent,
-            files_free_percent,
-            pids_available_percent,
-            hold,
-        } = self.pressure;
         if let Some(pods_max) = self.pods_max {
             config.settings.pods_max = pods_max;
         }
@@ -115,18 +56,13 @@ impl PodBounds {
             config.node_address = address;
         }
         self.images.set(config);
+        self.resources.set(config);
         config.settings.events = match self.events {
             Events::None => EventLevel::None,
             Events::Warnings => EventLevel::Warnings,
             Events::All => EventLevel::All,
         };
-        config.settings.pressure = PressureSettings {
-            memory_available_bytes: memory_available_mib << 20,
-            disk_available_percent,
-            files_free_percent,
-            pids_available_percent,
-            hold,
-        };
+        config.settings.pressure = self.pressure.settings();
     }
 }
 
@@ -144,7 +80,7 @@ pub(crate) fn check_node_address(address: Option<IpAddr>) -> Result<(), InvalidS
     }
 }
 
-fn check<T: PartialOrd + std::fmt::Display>(
+pub(super) fn check<T: PartialOrd + std::fmt::Display>(
     key: &str,
     value: T,
     range: &RangeInclusive<T>,
@@ -158,7 +94,9 @@ fn check<T: PartialOrd + std::fmt::Display>(
 
 #[cfg(test)]
 mod tests {
-    use headwater_edged::RuntimeKind;
+    use std::time::Duration;
+
+    use headwater_edged::{PressureSettings, RuntimeKind};
 
     use super::*;
 

@@ -157,7 +157,8 @@ fn a_limit_that_is_not_set_is_what_the_node_has_and_a_request_zero() {
         ("limits.cpu", "1", "4"),
         ("limits.cpu", "1m", "4000"),
         ("limits.memory", "1Gi", "8"),
-        ("limits.ephemeral-storage", "1", "0"),
+        ("limits.ephemeral-storage", "1Gi", "64"),
+        ("limits.example.org/gpu", "1", "0"),
         ("requests.cpu", "1", "0"),
         ("requests.memory", "1", "0"),
     ] {

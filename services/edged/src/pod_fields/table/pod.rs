@@ -56,23 +56,17 @@ pub(in super::super) static POD_SPEC: Type = Type {
         field("nodeName"),
         field("nodeSelector").remark(PLACEMENT),
         typed("os", &POD_OS),
-        field("overhead").noted(ALL, Never, "nothing is reserved for it"),
+        field("overhead").remark("it counts as a request when the node admits the pod"),
         field("preemptionPolicy").remark(PLACEMENT),
-        field("priority").noted(ALL, Is(&["0"]), RANK),
-        field("priorityClassName").noted(ALL, Never, RANK),
+        field("priority").noted(OTHERS, Is(&["0"]), RANK),
+        field("priorityClassName").noted(OTHERS, Never, RANK),
         typed("readinessGates", &POD_READINESS_GATE),
         field("resourceClaims").refused(ALL, Never, "the node allocates no devices"),
-        field("resources")
-            .noted(
-                PROCESS,
-                Never,
-                "no limit of the pod is enforced: the edge's own unit bounds all pods together",
-            )
-            .noted(
-                CRI,
-                Never,
-                "the limits of its containers are enforced, and not those of the pod",
-            ),
+        field("resources").noted(
+            PROCESS,
+            Never,
+            "no limit of the pod is enforced: the edge's own unit bounds all pods together",
+        ),
         field("restartPolicy"),
         field("runtimeClassName")
             .refused(PROCESS, Never, "the node has one runtime, and no classes")

@@ -187,6 +187,7 @@ impl World {
                     stop_signal: StopSignal::default(),
                     termination_message: TerminationMessage::default(),
                     credentials: Credentials::default(),
+                    cpus: None,
                 };
                 self.runtime
                     .start(&self.record, &self.pod, &launch)

@@ -47,6 +47,10 @@ pub enum FailReason {
     Evicted,
     /// The node has too little CPU for the pod's request.
     OutOfCpu,
+    /// The node has too little memory for the pod's request.
+    OutOfMemory,
+    /// The node has too little room on its disk for the pod's request.
+    OutOfStorage,
     /// The node runs as many pods as it has room for.
     OutOfPods,
     /// The node cannot admit the pod.
@@ -100,10 +104,25 @@ impl FailReason {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Evicted => "Evicted",
             Self::OutOfCpu => "OutOfcpu",
+            Self::OutOfMemory => "OutOfmemory",
+            Self::OutOfStorage => "OutOfephemeral-storage",
             Self::OutOfPods => "OutOfpods",
             Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
             Self::Rejected(reason) => reason,
         }
+    }
+
+    /// The reason of this name, if the node failed the pod for lack of something: that is final.
+    pub(crate) fn of_node(name: &str) -> Option<Self> {
+        let reasons = [
+            Self::Evicted,
+            Self::OutOfCpu,
+            Self::OutOfMemory,
+            Self::OutOfStorage,
+            Self::OutOfPods,
+            Self::UnexpectedAdmissionError,
+        ];
+        reasons.into_iter().find(|reason| reason.as_str() == name)
     }
 
     /// The message as a kubelet reports it, for a reason whose message has no figures.
@@ -114,6 +133,8 @@ impl FailReason {
             }
             Self::Evicted
             | Self::OutOfCpu
+            | Self::OutOfMemory
+            | Self::OutOfStorage
             | Self::OutOfPods
             | Self::UnexpectedAdmissionError
             | Self::Rejected(_) => None,

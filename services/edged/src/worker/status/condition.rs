@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{StatusFacts, has_begun};
 use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
-use crate::worker::plan::Outcome;
+use crate::worker::plan::{FailReason, Outcome};
 use crate::worker::probe_failure::PROBE_FAILING;
 
 /// Whether the runtime honours every field of the pod's spec. It is there only if it does not: one
@@ -49,9 +49,23 @@ pub(super) fn all(
     ];
     let noted =
         facts.notes.map(|notes| fails(SPEC_HONOURED, "FieldsIgnored", Some(notes.to_owned())));
-    let own = noted.into_iter().chain(restart_needed(facts)).chain(probe_failing(facts));
+    let own = evicted(facts)
+        .into_iter()
+        .chain(noted)
+        .chain(restart_needed(facts))
+        .chain(probe_failing(facts));
     let conditions = conditions.into_iter().chain(own);
     conditions.map(|condition| timed(condition, facts, now)).collect()
+}
+
+/// The pod ends for the node's sake, and not by itself (KEP-3329).
+fn evicted(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    let fact = || ConditionFact {
+        reason: Some("TerminationByKubelet"),
+        message: facts.rejection.map(str::to_owned),
+        ..holds("DisruptionTarget", true)
+    };
+    (facts.fail_reason == Some(FailReason::Evicted)).then(fact)
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {

@@ -1,0 +1,230 @@
+//! Whether the node has room for a pod. Pure: decided from what the node has for pods, what the pods that are here
+//! request, and what the pod requests.
+//!
+//! The rules, their order and the words are those of a kubelet (`pkg/kubelet/lifecycle/predicate.go`). A pod is judged
+//! once, when it comes to the node.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::container::qos::QosClass;
+use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
+use crate::node::pressure::{Pressure, Pressures};
+use crate::pod;
+use crate::worker::AdmissionFailure;
+use crate::worker::plan::FailReason;
+
+/// The taint of a node that lacks memory; it has no value.
+const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
+
+/// What the node has for its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) pods: u64,
+    pub(super) amounts: Amounts,
+}
+
+/// What the admitted pods that have not ended take of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pods: u64,
+    amounts: Amounts,
+}
+
+impl Taken {
+    /// Counts a pod.
+    pub(super) fn add(&mut self, requests: Amounts) {
+        self.pods += 1;
+        self.amounts = self.amounts + requests;
+    }
+}
+
+/// Admits a pod that has room.
+///
+/// # Errors
+/// The first resource that is short.
+pub(super) fn admit(requests: Amounts, taken: &Taken, room: &Room) -> Result<(), AdmissionFailure> {
+    let of = |amounts: &Amounts| [amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes];
+    let names = [
+        (CPU, FailReason::OutOfCpu),
+        (MEMORY, FailReason::OutOfMemory),
+        (STORAGE, FailReason::OutOfStorage),
+    ];
+    check("pods", FailReason::OutOfPods, 1, taken.pods, room.pods)?;
+    let figures = of(&requests).into_iter().zip(of(&taken.amounts)).zip(of(&room.amounts));
+    for ((name, reason), ((requested, used), capacity)) in names.into_iter().zip(figures) {
+        check(name, reason, requested, used, capacity)?;
+    }
+    Ok(())
+}
+
+/// Admits a pod although the node lacks resources: what is critical always, and while only memory is short, what requests
+/// some or tolerates it (`pkg/kubelet/eviction/eviction_manager.go`, `Admit`). Otherwise it would be evicted at once.
+///
+/// # Errors
+/// The conditions of the node.
+pub(super) fn admit_under_pressure(
+    pod: &Pod,
+    pressures: Pressures,
+) -> Result<(), AdmissionFailure> {
+    let Pressures { memory, disk, pids } = pressures;
+    let all = [("MemoryPressure", memory), ("DiskPressure", disk), ("PIDPressure", pids)];
+    let present = all.into_iter().filter(|(_, state)| *state == Pressure::Present);
+    let present: Vec<&str> = present.map(|(name, _)| name).collect();
+    let stands_it = match &*present {
+        [] => true,
+        ["MemoryPressure"] => QosClass::of(pod) != QosClass::BestEffort || tolerates_it(pod),
+        _ => false,
+    };
+    if stands_it || pod::is_critical(pod) {
+        return Ok(());
+    }
+    let message = format!("Pod was rejected: The node had condition: [{}]. ", present.join(" "));
+    Err(AdmissionFailure { reason: FailReason::Evicted, message: message.into() })
+}
+
+/// Whether the pod tolerates the taint of a node that lacks memory.
+fn tolerates_it(pod: &Pod) -> bool {
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
+    tolerations.unwrap_or_default().iter().any(|toleration| {
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        let has_no_value = toleration.value.as_deref().is_none_or(str::is_empty);
+        (effect.is_empty() || effect == "NoSchedule")
+            && match toleration.key.as_deref().unwrap_or_default() {
+                "" => exists,
+                key => key == MEMORY_TAINT && (exists || has_no_value),
+            }
+    })
+}
+
+fn check(
+    name: &str,
+    reason: FailReason,
+    requested: u64,
+    used: u64,
+    capacity: u64,
+) -> Result<(), AdmissionFailure> {
+    // A pod that requests nothing of a resource is not kept away by others that have too much of it.
+    if requested == 0 || requested <= capacity.saturating_sub(used) {
+        return Ok(());
+    }
+    let message = format!(
+        "Pod was rejected: Node didn't have enough resource: {name}, requested: {requested}, \
+         used: {used}, capacity: {capacity}"
+    );
+    Err(AdmissionFailure { reason, message: message.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(cpu_milli: u64, memory_bytes: u64, storage_bytes: u64) -> Amounts {
+        Amounts { cpu_milli, memory_bytes, storage_bytes }
+    }
+
+    #[test]
+    fn the_first_resource_that_is_short_is_named_with_its_figures() {
+        let room = Room { pods: 3, amounts: amounts(2000, 100, 50) };
+        let taken = |pods: &[Amounts]| {
+            let mut taken = Taken::default();
+            pods.iter().for_each(|pod| taken.add(*pod));
+            taken
+        };
+        let none = Amounts::default();
+        let half = amounts(1000, 50, 25);
+        for (requests, pods, expected) in [
+            (none, &[][..], None),
+            (amounts(2000, 100, 50), &[], None),
+            (half, &[half], None),
+            (
+                amounts(2001, 0, 0),
+                &[],
+                Some(("OutOfcpu", "cpu, requested: 2001, used: 0, capacity: 2000")),
+            ),
+            (
+                half,
+                &[half, half],
+                Some(("OutOfcpu", "cpu, requested: 1000, used: 2000, capacity: 2000")),
+            ),
+            (
+                amounts(0, 51, 999),
+                &[half],
+                Some(("OutOfmemory", "memory, requested: 51, used: 50, capacity: 100")),
+            ),
+            (
+                amounts(0, 0, 26),
+                &[half],
+                Some((
+                    "OutOfephemeral-storage",
+                    "ephemeral-storage, requested: 26, used: 25, capacity: 50",
+                )),
+            ),
+            // More is taken than there is: the node got smaller.
+            (none, &[amounts(9999, 0, 0)], None),
+            (
+                amounts(1, 0, 0),
+                &[amounts(9999, 0, 0)],
+                Some(("OutOfcpu", "cpu, requested: 1, used: 9999, capacity: 2000")),
+            ),
+            (
+                amounts(9999, 0, 0),
+                &[none, none, none],
+                Some(("OutOfpods", "pods, requested: 1, used: 3, capacity: 3")),
+            ),
+        ] {
+            let failure = admit(requests, &taken(pods), &room).err();
+            let found = failure.as_ref().map(|it| (it.reason.as_str(), &*it.message));
+            let head = "Pod was rejected: Node didn't have enough resource: ";
+            let expected = expected.map(|(reason, words)| (reason, format!("{head}{words}")));
+            let expected = expected.as_ref().map(|(reason, words)| (*reason, words.as_str()));
+            assert_eq!(found, expected, "{requests:?} {pods:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_lacks_a_resource_admits_what_is_critical_and_what_stands_it() {
+        use Pressure::{Absent, Present, Unknown};
+        use serde_json::{Value, json};
+        let pod = |spec: Value| -> Pod {
+            let mut pod = json!({"spec": {"containers": [{"name": "a"}]}});
+            spec.as_object().expect("a spec").iter().for_each(|(key, value)| {
+                pod["spec"][key] = value.clone();
+            });
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let none = pod(json!({}));
+        let requests = json!({"requests": {"memory": "1Mi"}});
+        let burstable = pod(json!({"containers": [{"name": "a", "resources": requests}]}));
+        let critical = pod(json!({"priority": 2_000_000_000}));
+        let toleration = json!({"key": MEMORY_TAINT, "operator": "Exists", "effect": "NoSchedule"});
+        let tolerant = pod(json!({"tolerations": [toleration]}));
+        let of_all = pod(json!({"tolerations": [{"operator": "Exists"}]}));
+        let other = pod(json!({"tolerations": [{"key": "node.kubernetes.io/disk-pressure"}]}));
+        for (pressures, expected) in [
+            ([Absent, Absent, Unknown], "none burstable critical tolerant of_all other"),
+            ([Present, Absent, Absent], "burstable critical tolerant of_all"),
+            ([Absent, Present, Absent], "critical"),
+            ([Present, Absent, Present], "critical"),
+        ] {
+            let [memory, disk, pids] = pressures;
+            let pods = [
+                ("none", &none),
+                ("burstable", &burstable),
+                ("critical", &critical),
+                ("tolerant", &tolerant),
+                ("of_all", &of_all),
+                ("other", &other),
+            ];
+            let admitted = pods.into_iter().filter(|(_, pod)| {
+                admit_under_pressure(pod, Pressures { memory, disk, pids }).is_ok()
+            });
+            let names: Vec<_> = admitted.map(|(name, _)| name).collect();
+            assert_eq!(names.join(" "), expected, "{pressures:?}");
+        }
+        let both = Pressures { memory: Present, disk: Present, pids: Absent };
+        let failure = admit_under_pressure(&burstable, both).expect_err("rejected");
+        let message = "Pod was rejected: The node had condition: [MemoryPressure DiskPressure]. ";
+        assert_eq!((failure.reason.as_str(), &*failure.message), ("Evicted", message));
+    }
+}

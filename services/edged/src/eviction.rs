@@ -1,0 +1,230 @@
+//! The node measures what is left of its resources, states its pressures, and evicts pods before the kernel kills any
+//! process.
+//!
+//! ```text
+//!   measure --> pressures (Node, admission)
+//!      |
+//!      +--> shortage --> a full disk: images and ended containers go --> measure again
+//!                |
+//!                +--> the first pod in the ranking is evicted --> it ends, its content goes --> measure again
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `shortage` | whether a pod has to go (pure) |
+//! | `ranking` | which one (pure) |
+//! | `message` | the words (pure) |
+//!
+//! Without a runtime that measures its pods, the node only states its pressures.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_telemetry::error_chain;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::container::requests::pod_requests;
+use crate::event::{Occurrence, Severity, Subject};
+use crate::node::measurement::{is_one_disk, measure, of_images};
+use crate::node::pressure::{PressureTracker, Pressures};
+use crate::node::signal::{Measurement, Resource, Share, thresholds};
+use crate::pod::{self, PodUid};
+use crate::runtime::{PodState, PodUsage};
+use crate::worker::WorkerDependencies;
+use message::message;
+use ranking::{Candidate, Usage};
+use shortage::{Shortage, ShortageTracker};
+
+mod message;
+mod ranking;
+mod shortage;
+
+/// The interval of measurements while a pod leaves: its end is noticed soon.
+const LEAVING_CHECK: Duration = Duration::from_millis(500);
+
+/// A kubelet gives a pod a second where a hard threshold is met.
+const HARD_GRACE: Duration = Duration::from_secs(1);
+
+/// Requests to evict a pod that may wait for the supervisor: one is under way at a time.
+pub(crate) const EVICTIONS_MAX: usize = 1;
+
+/// Requests for room on the disk that may wait for the collector.
+pub(crate) const RECLAIMS_MAX: usize = 1;
+
+/// A pod has to go.
+#[derive(Debug)]
+pub(crate) struct Eviction {
+    pub(crate) pod: PodUid,
+    /// Why, in the words of its status.
+    pub(crate) message: String,
+    /// The time that it has to end, at most its own grace period.
+    pub(crate) within: Duration,
+}
+
+/// A request to remove every image and container that nothing needs, which is answered when they are removed.
+pub(crate) type Reclaim = oneshot::Sender<()>;
+
+/// The pods of the node, as the evictor reads them.
+#[async_trait::async_trait]
+pub(crate) trait PodList: Send + Sync {
+    /// The desired pods with their statuses. None if the pod worker has ended.
+    async fn list(&self) -> Vec<Pod>;
+}
+
+/// Measures the node. One task owns it.
+pub(crate) struct Evictor {
+    pub(crate) shared: Arc<WorkerDependencies>,
+    /// The directory of the pod worker, on the file system of pods.
+    pub(crate) dir: PathBuf,
+    pub(crate) pods: Box<dyn PodList>,
+    pub(crate) pressures: watch::Sender<Pressures>,
+    pub(crate) tracker: PressureTracker,
+    pub(crate) evictions: mpsc::Sender<Eviction>,
+    pub(crate) reclaims: mpsc::Sender<Reclaim>,
+}
+
+impl Evictor {
+    /// Works until cancelled.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        let settings = self.shared.settings.pressure;
+        let mut shortages = ShortageTracker::new(thresholds(&settings));
+        let mut last = None;
+        while !cancel.is_cancelled() {
+            if let Some(pod) = shortages.leaving()
+                && self.shared.runtime.pod(pod) == PodState::default()
+            {
+                shortages.end(Instant::now());
+            }
+            self.work(&mut shortages, &mut last).await;
+            let wait = if shortages.is_waiting() { LEAVING_CHECK } else { settings.check };
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(wait.min(settings.check)) => {}
+            }
+        }
+    }
+
+    /// Measures, and evicts a pod if one has to go.
+    async fn work(&mut self, shortages: &mut ShortageTracker, last: &mut Option<Shortage>) {
+        let (mut measured, mut began, one_disk) = self.measure().await;
+        let settings = self.shared.settings.pressure;
+        if !settings.evicts || self.shared.runtime.usage().is_none() {
+            return;
+        }
+        let Some(mut shortage) = shortages.observe(&measured, began, Instant::now()) else {
+            if !shortages.is_waiting() {
+                *last = None;
+            }
+            return;
+        };
+        if last.is_none_or(|last| last.signal != shortage.signal) {
+            tracing::warn!(?shortage, "the node lacks a resource");
+            self.event(&shortage);
+        }
+        *last = Some(shortage);
+        if shortage.signal.resource() == Resource::Disk && self.reclaim().await {
+            (measured, began, _) = self.measure().await;
+            match shortages.observe(&measured, began, Instant::now()) {
+                Some(left) => shortage = left,
+                None => return,
+            }
+        }
+        self.evict(&shortage, one_disk, shortages).await;
+    }
+
+    /// Measures the node. Returns also when the measurement began, and whether images and pods are on one file system.
+    async fn measure(&mut self) -> (Measurement, Instant, bool) {
+        let began = Instant::now();
+        let mut measured = measure(&self.dir);
+        let runtime = &self.shared.runtime;
+        if let Some(all) = runtime.usage().and_then(|usage| usage.memory_of_all()) {
+            let free = all.limit.saturating_sub(all.used);
+            measured.pods_memory = Some(Share { free, all: all.limit });
+        }
+        let mut one_disk = true;
+        if let Some(images) = runtime.images() {
+            match images.usage().await {
+                Ok(usage) => {
+                    let disk = usage.file_system;
+                    (measured.image_bytes, measured.image_files) = of_images(&disk);
+                    one_disk = is_one_disk(&self.dir, &disk.mount_point);
+                }
+                Err(error) => tracing::debug!(%error, "the disk of images is not measured"),
+            }
+        }
+        let pressures =
+            self.tracker.observe(&measured, &self.shared.settings.pressure, Instant::now());
+        self.pressures.send_if_modified(|before| std::mem::replace(before, pressures) != pressures);
+        (measured, began, one_disk)
+    }
+
+    /// Removes what nothing needs. Returns whether anything can have been removed.
+    async fn reclaim(&self) -> bool {
+        let (done, answered) = oneshot::channel();
+        self.reclaims.send(done).await.is_ok() && answered.await.is_ok()
+    }
+
+    async fn evict(&self, shortage: &Shortage, one_disk: bool, shortages: &mut ShortageTracker) {
+        let Some(usage) = self.shared.runtime.usage() else { return };
+        let used = match usage.pods().await {
+            Ok(used) => used,
+            Err(error) => {
+                let message = error_chain(&error);
+                return tracing::warn!(message, "no pod is evicted: the pods cannot be measured");
+            }
+        };
+        let pods = self.pods.list().await;
+        let found: Vec<(Candidate, &Pod, &PodUsage)> =
+            pods.iter().filter_map(|pod| candidate(pod, &used, one_disk)).collect();
+        let candidates: Vec<Candidate> = found.iter().map(|(it, ..)| it.clone()).collect();
+        let Some(first) = ranking::first(shortage.signal, &candidates) else {
+            return tracing::debug!(?shortage, "no pod can be evicted for it");
+        };
+        let Some((_, pod, own)) = found.iter().find(|(it, ..)| it.pod == first.pod) else { return };
+        let within = match shortage.is_soft {
+            true => self.shared.settings.pressure.soft.pod_grace,
+            false => HARD_GRACE,
+        };
+        let eviction =
+            Eviction { pod: first.pod.clone(), message: message(shortage, pod, own), within };
+        tracing::warn!(pod = %eviction.pod, message = eviction.message, "a pod is evicted");
+        if self.evictions.send(eviction).await.is_ok() {
+            shortages.evict(first.pod.clone(), Instant::now());
+        }
+    }
+
+    fn event(&self, shortage: &Shortage) {
+        self.shared.events.record(Occurrence {
+            about: Subject::Node(self.shared.node.clone()),
+            severity: Severity::Warning,
+            reason: "EvictionThresholdMet".to_owned(),
+            message: format!("Attempting to reclaim {}", shortage.signal.resource_name()),
+        });
+    }
+}
+
+/// The pod as one that could be evicted; `None` if it ends, has ended, or is not measured.
+fn candidate<'p>(
+    pod: &'p Pod,
+    used: &'p [PodUsage],
+    one_disk: bool,
+) -> Option<(Candidate, &'p Pod, &'p PodUsage)> {
+    let uid = pod.metadata.uid.as_deref()?;
+    let own = used.iter().find(|it| it.pod.as_str() == uid)?;
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if pod::is_deleting(pod) || matches!(phase, Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let candidate = Candidate {
+        pod: own.pod.clone(),
+        priority: pod::priority(pod),
+        is_critical: pod::is_critical(pod),
+        requests: pod_requests(pod),
+        usage: Usage::of(own, one_disk),
+    };
+    Some((candidate, pod, own))
+}
