@@ -432,11 +432,14 @@ fn real_manifests_come_up() {
             (pods.len() >= least && pods.iter().all(settled)).then_some(pods)
         });
         running.wait_until_in_step();
-        let table = running.text(&["get", "pods", "-A", "--no-headers"]).expect("a table");
-        for line in table.lines() {
-            let status = line.split_whitespace().nth(3).unwrap_or_default();
-            assert!(status == "Running" || status == "Completed" || waiting(status), "{line}");
-        }
+        // A StatefulSet makes its next pod once the one before it is ready.
+        running.wait_for("a table of pods that run or wait", |running| {
+            let table = running.text(&["get", "pods", "-A", "--no-headers"])?;
+            let mut statuses = table.lines().filter_map(|line| line.split_whitespace().nth(3));
+            statuses
+                .all(|status| matches!(status, "Running" | "Completed") || waiting(status))
+                .then_some(())
+        });
         let nodes: BTreeSet<_> =
             pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
         assert_eq!(nodes.len(), 3, "{folder}: spread over every node");

@@ -25,7 +25,7 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 
 /// The upgrade request of a stream.
 pub(crate) const UPGRADE: &str = "POST /exec/shop/web/main?command=cat&input=1&output=1 HTTP/1.1\r\n\
-    host: x\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\ncontent-length: 0\r\n\r\n";
+    host: localhost\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\ncontent-length: 0\r\n\r\n";
 
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
@@ -95,7 +95,7 @@ impl Bench {
     }
 
     pub(crate) async fn get(&self, path: &str) -> String {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         self.send(head.as_bytes()).await
     }
 

@@ -86,7 +86,7 @@ async fn ask(bench: &Bench, authority: &Authority, own: Option<Credentials>, pat
     let stream = bench.connect().await;
     let asking = async {
         let mut stream = connect(stream, authority, own, "127.0.0.1").await;
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         let mut answer = Vec::new();
         // A client whose certificate is refused learns it late.
         let _ = stream.write_all(head.as_bytes()).await;
