@@ -6,9 +6,9 @@ use headwater_event::{
     RemovalRuns, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Dial, DialId, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
-    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
-    Response, Welcome,
+    Ack, Dial, DialId, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal,
+    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
+    RequestVerb, Response, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,

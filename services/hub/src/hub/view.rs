@@ -82,7 +82,8 @@ impl HubView {
         let mut found = None;
         for node in self.nodes()? {
             let summary = reader.summary(&StreamId::node(&node), &pod.clone().into())?;
-            if !summary.is_some_and(|summary| uid.is_none_or(|uid| uid == summary.uid)) {
+            let is_it = summary.is_some_and(|summary| uid.is_none_or(|uid| uid == summary.uid));
+            if !is_it {
                 continue;
             }
             if self.hub.sessions.is_live(&node) {
