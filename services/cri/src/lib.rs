@@ -16,7 +16,8 @@
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
 //! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
-//! | `cgroups`, `collection` | what a runtime leaves behind; runs and sandboxes that nothing needs |
+//! | `cgroups`, `limits` | the cgroups of pods, which a runtime leaves behind; limits that change |
+//! | `collection` | runs and sandboxes that nothing needs |
 //! | [`proto`] | the interface on the wire |
 
 mod cgroup_files;
@@ -27,6 +28,7 @@ mod facts;
 pub mod images;
 mod inner;
 pub mod knowledge;
+mod limits;
 mod open;
 pub mod proto;
 mod runtime;

@@ -29,9 +29,9 @@ use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
 use crate::proto::{
-    CreateContainerRequest, ExecSyncRequest, LinuxContainerResources, PodSandboxConfig,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
+    CreateContainerRequest, ExecSyncRequest, PodSandboxConfig, RemoveContainerRequest,
+    RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
+    StopPodSandboxRequest,
 };
 use crate::spec::{
     ContainerRequest, HostMachine, HostMount, ImageFacts, admit, check, container_config,
@@ -556,16 +556,7 @@ impl Runtime for CriRuntime {
         container: &str,
         cpus: &CpuSet,
     ) -> Result<(), RuntimeError> {
-        let container_id = self.running(pod, container)?;
-        // As a kubelet: what is not stated stays.
-        let linux = LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
-        let request = UpdateContainerResourcesRequest {
-            container_id,
-            linux: Some(linux),
-            ..UpdateContainerResourcesRequest::default()
-        };
-        let updated = self.client().update_container_resources(request).await;
-        updated.map(drop).map_err(|error| failed(&error))
+        self.set_cpus(pod, container, cpus).await
     }
 
     async fn collect(&self, keep: usize, known: &BTreeSet<PodUid>) -> Result<(), RuntimeError> {
@@ -612,17 +603,6 @@ impl Runtime for CriRuntime {
 }
 
 impl CriRuntime {
-    /// Changes the cgroup of a pod.
-    async fn on_cgroups(
-        &self,
-        change: impl FnOnce() -> io::Result<()> + Send + 'static,
-    ) -> Result<(), RuntimeError> {
-        let changed = tokio::task::spawn_blocking(change).await.map_err(io::Error::other);
-        changed.flatten().map_err(|error| RuntimeError::Sandbox {
-            cause: format!("its cgroup cannot be set up: {error}"),
-        })
-    }
-
     /// What a container is asked to be, with its files in place.
     async fn container_request(
         &self,
@@ -692,7 +672,7 @@ impl CriRuntime {
 }
 
 /// A container was not made: a retry can succeed.
-fn failed(error: &CallError) -> RuntimeError {
+pub(crate) fn failed(error: &CallError) -> RuntimeError {
     error_of(error.to_string())
 }
 

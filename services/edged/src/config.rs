@@ -329,6 +329,8 @@ const IMAGES_AVAILABLE_PERCENT: u8 = 15;
 const IMAGE_FILES_FREE_PERCENT: u8 = 5;
 /// A kubelet has no default: as long as the example of its documentation.
 const SOFT_GRACE: Duration = Duration::from_secs(90);
+/// A kubelet's evictionMaxPodGracePeriod is zero, which it takes for a second.
+const SOFT_POD_GRACE: Duration = Duration::from_secs(1);
 /// As a kubelet's monitoring interval.
 const PRESSURE_CHECK: Duration = Duration::from_secs(10);
 /// As a kubelet's evictionPressureTransitionPeriod.
@@ -363,8 +365,7 @@ impl Default for SoftThresholds {
             image_files_free_percent: 0,
             pids_available_percent: 0,
             grace: SOFT_GRACE,
-            // As a kubelet's evictionMaxPodGracePeriod.
-            pod_grace: Duration::ZERO,
+            pod_grace: SOFT_POD_GRACE,
         }
     }
 }

@@ -25,12 +25,12 @@ pub(super) struct Room {
 
 /// What the admitted pods that have not ended take of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Load {
     pods: u64,
     amounts: Amounts,
 }
 
-impl Taken {
+impl Load {
     /// Counts a pod.
     pub(super) fn add(&mut self, requests: Amounts) {
         self.pods += 1;
@@ -42,15 +42,15 @@ impl Taken {
 ///
 /// # Errors
 /// The first resource that is short.
-pub(super) fn admit(requests: Amounts, taken: &Taken, room: &Room) -> Result<(), AdmissionFailure> {
+pub(super) fn admit(requests: Amounts, load: &Load, room: &Room) -> Result<(), AdmissionFailure> {
     let of = |amounts: &Amounts| [amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes];
     let names = [
         (CPU, FailReason::OutOfCpu),
         (MEMORY, FailReason::OutOfMemory),
         (STORAGE, FailReason::OutOfStorage),
     ];
-    check("pods", FailReason::OutOfPods, 1, taken.pods, room.pods)?;
-    let figures = of(&requests).into_iter().zip(of(&taken.amounts)).zip(of(&room.amounts));
+    check("pods", FailReason::OutOfPods, 1, load.pods, room.pods)?;
+    let figures = of(&requests).into_iter().zip(of(&load.amounts)).zip(of(&room.amounts));
     for ((name, reason), ((requested, used), capacity)) in names.into_iter().zip(figures) {
         check(name, reason, requested, used, capacity)?;
     }
@@ -127,7 +127,7 @@ mod tests {
     fn the_first_resource_that_is_short_is_named_with_its_figures() {
         let room = Room { pods: 3, amounts: amounts(2000, 100, 50) };
         let taken = |pods: &[Amounts]| {
-            let mut taken = Taken::default();
+            let mut taken = Load::default();
             pods.iter().for_each(|pod| taken.add(*pod));
             taken
         };

@@ -20,7 +20,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
-use super::admission::{Room, Taken, admit, admit_under_pressure};
+use super::admission::{Load, Room, admit, admit_under_pressure};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::worker_set::{self, WorkerChange};
 use crate::api::client::EdgeClient;
@@ -334,7 +334,7 @@ impl Supervisor {
         }
         let room =
             Room { pods: self.shared.settings.pods_max.into(), amounts: self.shared.allocatable };
-        let mut taken = Taken::default();
+        let mut taken = Load::default();
         let present = self.workers.values().filter(|worker| worker.takes_room());
         present.for_each(|worker| taken.add(worker.requests));
         for (record, desired) in new {

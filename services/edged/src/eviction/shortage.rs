@@ -39,12 +39,12 @@ pub(crate) struct ShortageTracker {
     thresholds: Vec<Threshold>,
     /// When each threshold was met first; `None`: it is not met.
     met_since: Vec<Option<Instant>>,
-    evicted: Option<Evicted>,
+    evicted: Option<Departure>,
 }
 
 /// A pod that was asked to go.
 #[derive(Debug)]
-struct Evicted {
+struct Departure {
     pod: PodUid,
     since: Instant,
     /// When nothing of it was left.
@@ -101,7 +101,7 @@ impl ShortageTracker {
 
     /// A pod is asked to go.
     pub(crate) fn evict(&mut self, pod: PodUid, now: Instant) {
-        self.evicted = Some(Evicted { pod, since: now, ended: None });
+        self.evicted = Some(Departure { pod, since: now, ended: None });
     }
 
     /// The pod that was asked to go, and has not gone.

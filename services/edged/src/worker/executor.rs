@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Writes down that the node has admitted the pod, before anyone hears of it: it is not judged again.
+    /// Writes down that the node has admitted the pod, before it is reported: it is not judged again.
     pub(super) async fn keep_record(&mut self) {
         if self.ended.is_none()
             && let Err(error) = self.shared.store.insert(&self.record).await

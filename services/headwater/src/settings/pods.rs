@@ -1,5 +1,4 @@
-//! How many pods a node has room for, which Events it sends, and its address:
-//! settings of `edge` and `edged`.
+//! How many pods a node has room for, which Events it sends, and its address: settings of `edge` and `edged`.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -43,8 +42,7 @@ impl PodBounds {
         check_node_address(self.node_address)?;
         self.pressure.check()?;
         self.images.check()?;
-        self.resources.check()?;
-        Ok(())
+        self.resources.check()
     }
 
     /// Sets them in a pod worker's configuration.
