@@ -6,9 +6,9 @@ use headwater_event::{
     RemovalRuns, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Dial, DialId, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal,
-    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
-    RequestVerb, Response, Welcome,
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
@@ -685,35 +685,4 @@ fn a_stream_given_to_a_node_is_served_at_once_and_one_taken_away_no_more() {
     assert_eq!(assign(2, vec![StreamId::Cluster]), [private(), StreamId::Cluster]);
     assert_eq!(assign(3, vec![]), [private()]);
     assert_eq!(hub.streams().count(), 1);
-}
-
-#[test]
-fn a_dial_is_sent_in_an_open_session_of_an_edge_that_takes_dials() {
-    let source = source(1, 1);
-    let dial = Dial { id: DialId([7; 16]), within_ms: 10_000 };
-    let (mut earlier, _) = open_hub(&source, 1, 1 << 20);
-    assert_eq!(earlier.step(&source, HubInput::Dial(dial)), []);
-
-    let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
-    let hello = Hello {
-        protocol: PROTOCOL,
-        identity: identity(3),
-        positions: Vec::new(),
-        window_bytes: 1 << 20,
-        connection: 1,
-        takes_dials: true,
-    };
-    hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
-    assert_eq!(hub.step(&source, HubInput::Dial(dial)), [], "the edge is not welcome yet");
-    hub.step(&source, HubInput::Admitted { known: None });
-    let sent = hub.step(&source, HubInput::Dial(dial));
-    assert_eq!(sent, [HubOutput::Send(HubMessage::Dial(dial))]);
-}
-
-#[test]
-fn an_edge_that_offered_no_streams_ignores_a_dial() {
-    let dial = Dial { id: DialId([7; 16]), within_ms: 10_000 };
-    let mut edge = open_edge();
-    assert_eq!(edge.step(EdgeInput::Received(HubMessage::Dial(dial))), []);
-    assert!(edge.is_open());
 }

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 /// Streams that clients wait for at a time: a person or a scraper each, and each waits for seconds.
 const PENDING_MAX: usize = 1_024;
 
-/// The answer to a client: its end of the stream.
-type Opened = Result<DuplexStream, StreamRefusal>;
+/// The reply to a client: its end of the stream.
+type StreamReply = Result<DuplexStream, StreamRefusal>;
 
 /// Why an edge does not serve a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub(crate) struct PendingDials(Arc<Mutex<HashMap<DialId, Waiting>>>);
 #[derive(Debug)]
 struct Waiting {
     node: NodeName,
-    reply: oneshot::Sender<Opened>,
+    reply: oneshot::Sender<StreamReply>,
 }
 
 /// A client that waits. Dropping it withdraws the id.
 pub(crate) struct PendingDial {
     id: DialId,
     dials: PendingDials,
-    opened: oneshot::Receiver<Opened>,
+    opened: oneshot::Receiver<StreamReply>,
 }
 
 impl PendingDials {
@@ -71,7 +71,7 @@ impl PendingDials {
         &self,
         id: DialId,
         node: &NodeName,
-    ) -> Result<oneshot::Sender<Opened>, ClaimError> {
+    ) -> Result<oneshot::Sender<StreamReply>, ClaimError> {
         let mut all = self.lock();
         match all.get(&id) {
             None => Err(ClaimError::Unknown),
@@ -88,7 +88,7 @@ impl PendingDials {
 
 impl PendingDial {
     /// Waits for the edge; `None`: the hub stops.
-    pub(crate) async fn opened(mut self) -> Option<Opened> {
+    pub(crate) async fn opened(mut self) -> Option<StreamReply> {
         (&mut self.opened).await.ok()
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Authority {
 }
 
 /// A certificate and its key, both PEM.
+#[derive(Clone)]
 pub(crate) struct Credentials {
     certificate: String,
     key: String,
