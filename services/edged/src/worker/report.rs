@@ -76,8 +76,7 @@ impl Worker {
         let is_admitted = self.assignment.failure.is_none() && self.fail_reason.is_none();
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
-        let reporting =
-            shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace);
+        let reporting = shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace);
         let writing = async {
             // A pod that is not admitted has no record yet. Its end is final: the next pod worker
             // reads it.
