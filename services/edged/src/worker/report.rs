@@ -76,9 +76,7 @@ impl Worker {
         let is_admitted = self.assignment.failure.is_none() && self.fail_reason.is_none();
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
-        shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;
-        self.has_reported = true;
-        self.count.phase(status.phase.as_deref());
+        let reporting = shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace);
         let writing = async {
             // A pod that is not admitted has no record yet. Its end is final: the next pod worker
             // reads it.
@@ -87,10 +85,28 @@ impl Worker {
             }
             shared.store.write_status(&record.uid, &status).await
         };
-        if is_new && let Err(error) = writing.await {
+        let written = match (is_new, is_admitted) {
+            (false, _) => {
+                reporting.await;
+                Ok(())
+            }
+            (true, true) => {
+                reporting.await;
+                writing.await
+            }
+            // What is final is durable before it is reported.
+            (true, false) => {
+                let written = writing.await;
+                reporting.await;
+                written
+            }
+        };
+        if let Err(error) = written {
             let message = error_chain(&error);
             tracing::warn!(pod = %record.key, message, "a status cannot be written to the disk");
         }
+        self.has_reported = true;
+        self.count.phase(status.phase.as_deref());
         self.reported = Some(compressed);
     }
 }
