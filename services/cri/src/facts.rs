@@ -77,6 +77,7 @@ pub(crate) fn run(
         log: PathBuf::from(status.log_path),
         falls_back_to_logs: policy.is_some_and(|policy| policy == "FallbackToLogsOnError"),
         is_oom: status.reason == OUT_OF_MEMORY,
+        process_end: None,
         phase,
     };
     Some((status.id, run))

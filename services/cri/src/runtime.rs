@@ -21,6 +21,7 @@ use headwater_edged::runtime::{
     RuntimeError, SandboxState, StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
+use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use crate::cgroups;
@@ -46,6 +47,12 @@ const STOP_CALLS_MAX: u32 = 60;
 
 /// The wait between them.
 const STOP_RETRY: Duration = Duration::from_secs(1);
+
+/// A start that was cut off has ended after this: the runtime ends the process that it has started.
+const START_ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The interval between two looks until then.
+const START_CHECK: Duration = Duration::from_millis(100);
 
 /// Runs pods in a container runtime. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -146,6 +153,41 @@ impl CriRuntime {
                 tracing::debug!(%error, "an old sandbox is removed with its pod");
             }
         }
+    }
+
+    /// Removes a container that an earlier call has made and not started, and returns whether it did. A start that is
+    /// cut off goes on for a while: it is waited for, and its outcome is the run's.
+    async fn undo_start(&self, id: &str, run: &Run) -> Result<bool, CallError> {
+        let inner = &self.inner;
+        let until = Instant::now() + START_ENDS_WITHIN;
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        let mut error = None;
+        loop {
+            match inner.run_status(id, &run.sandbox).await? {
+                Some((id, run)) if run.phase != Phase::Created => {
+                    inner.learn(Fact::Run(id, run));
+                    return Ok(false);
+                }
+                Some(_) | None => {}
+            }
+            match error.take() {
+                None => {
+                    let removed = self.client().remove_container(request.clone()).await.map(drop);
+                    match removed.or_else(CallError::done_if_absent) {
+                        Ok(()) => break,
+                        Err(during) if during.is_during_start() => error = Some(during),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Some(during) if Instant::now() >= until => return Err(during),
+                // A removal kills what runs: no further one beside a start.
+                during => error = during,
+            }
+            tokio::time::sleep(START_CHECK).await;
+        }
+        inner.files.remove_end(&run.pod, &run.container, run.attempt);
+        inner.learn(Fact::Removed { id: id.to_owned() });
+        Ok(true)
     }
 
     /// Marks a run whose start failed because its sandbox has ended: that is no failure of the container.
@@ -417,22 +459,10 @@ impl Runtime for CriRuntime {
             Some((_, Run { phase: Phase::Running { .. }, .. })) => return Ok(()),
             // A start with an unknown outcome has made it.
             Some((id, run)) if run.phase == Phase::Created => {
-                let request = RemoveContainerRequest { container_id: id.clone() };
-                match inner.run_status(id, &run.sandbox).await {
-                    Ok(Some((_, Run { phase: Phase::Created, .. })) | None) => {
-                        let removed = self.client().remove_container(request).await.map(drop);
-                        removed
-                            .or_else(CallError::done_if_absent)
-                            .map_err(|error| failed(&error))?;
-                        inner.learn(Fact::Removed { id: id.clone() });
-                        run.attempt
-                    }
-                    Ok(Some((id, run))) => {
-                        inner.learn(Fact::Run(id, run));
-                        return Ok(());
-                    }
-                    Err(error) => return Err(failed(&error)),
+                if !self.undo_start(id, run).await.map_err(|error| failed(&error))? {
+                    return Ok(());
                 }
+                run.attempt
             }
             Some((_, run)) => run.attempt + 1,
         };
@@ -450,6 +480,7 @@ impl Runtime for CriRuntime {
             log,
             falls_back_to_logs: launch.termination_message.falls_back_to_logs,
             is_oom: false,
+            process_end: None,
             phase: Phase::Created,
         };
         inner.learn(Fact::Run(id.clone(), run));
@@ -651,9 +682,14 @@ impl CriRuntime {
     }
 }
 
-/// A container was not made: a retry can succeed.
+/// A container was not made, or it is not known whether it was: a retry can succeed.
 fn failed(error: &CallError) -> RuntimeError {
-    error_of(error.to_string())
+    let cause = error.to_string();
+    let is_unknown = matches!(error, CallError::Away { .. } | CallError::TimedOut { .. });
+    if is_unknown || error.is_during_start() {
+        return RuntimeError::Away { cause };
+    }
+    error_of(cause)
 }
 
 fn error_of(message: String) -> RuntimeError {
