@@ -26,6 +26,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::cgroups;
 use crate::client::{CallError, CriClient};
+use crate::facts::START_ERROR;
 use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
@@ -252,7 +253,11 @@ impl CriRuntime {
         let log = run.falls_back_to_logs.then_some(run.log.as_path());
         let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
         let words = Some(end.message.clone()).filter(|words| !words.is_empty());
-        let is_unseen = end.is_unseen();
+        let interrupted =
+            end.is_interrupted || files.is_interrupted(&run.pod, &run.container, run.attempt);
+        // The runtime had lost the state of the run, which was ended therefore: whether it had started is not known.
+        let is_lost = interrupted && end.started_at.is_none() && end.reason != START_ERROR;
+        let is_unseen = end.is_unseen() || is_lost;
         Exit {
             code: end.code,
             signal: None,
@@ -264,8 +269,7 @@ impl CriRuntime {
                 end.reason.clone()
             },
             message: left.or(words),
-            interrupted: end.is_interrupted
-                || files.is_interrupted(&run.pod, &run.container, run.attempt),
+            interrupted,
         }
     }
 }
