@@ -32,6 +32,9 @@ const PULL: Duration = Duration::from_hours(2);
 /// The words of a containerd that has just started.
 const STARTING: &str = "server is not initialized yet";
 
+/// The words of a containerd that starts the container, for a caller that may have gone away.
+const IS_STARTING: &str = "in starting state";
+
 /// A container runtime's socket. Cheap to clone.
 #[derive(Clone)]
 pub struct CriClient {
@@ -100,6 +103,11 @@ impl CallError {
     /// Whether the runtime has just started, and serves soon.
     pub fn is_starting(&self) -> bool {
         matches!(self, Self::Away { cause, .. } if cause.contains(STARTING))
+    }
+
+    /// Whether an earlier call starts the container: it runs soon, or its start ends with an error.
+    pub fn is_during_start(&self) -> bool {
+        matches!(self, Self::Failed { message, .. } if message.contains(IS_STARTING))
     }
 
     /// Whether the runtime cannot be reached.

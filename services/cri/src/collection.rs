@@ -128,6 +128,7 @@ mod tests {
                 log: PathBuf::new(),
                 falls_back_to_logs: false,
                 is_oom: false,
+                process_end: None,
                 phase: Phase::Running { started_at },
             };
             let id = format!("{pod}-{container}-{attempt}");

@@ -18,7 +18,7 @@ const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The reason of a run whose start failed, and the words in its message if the call was cut off: the runtime kills
 /// what it has started when the pod worker goes away during the call.
-const START_ERROR: &str = "StartError";
+pub(crate) const START_ERROR: &str = "StartError";
 const CUT_OFF: [&str; 2] = ["context canceled", "context deadline exceeded"];
 
 /// A sandbox by its status; `None` if its labels are not those of a pod.
@@ -77,6 +77,7 @@ pub(crate) fn run(
         log: PathBuf::from(status.log_path),
         falls_back_to_logs: policy.is_some_and(|policy| policy == "FallbackToLogsOnError"),
         is_oom: status.reason == OUT_OF_MEMORY,
+        process_end: None,
         phase,
     };
     Some((status.id, run))

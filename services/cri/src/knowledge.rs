@@ -2,12 +2,15 @@
 //! of lists.
 //!
 //! Events come late, twice, in any order or not at all, and a status lags behind them: the runtime says that a
-//! container runs for 50 to 280 ms after its end. Two rules make any such sequence end in the same knowledge as
+//! container runs for 50 to 280 ms after its end. Three rules make any such sequence end in the same knowledge as
 //! the list that follows it:
 //!
 //! - *An id that was seen ended never runs again.* A later status adds what an event does not say, and takes
 //!   nothing back: not the code of an end that the runtime itself has lost ([`UNSEEN`]), and not that the kernel
 //!   killed a process for memory.
+//! - *The end of a process is the end of a run only if the run has started.* containerd kills the process of a start
+//!   that is cut off, and reports that end like any other. Until a status says that the run started, or how the
+//!   start ended, the run is a created one whose process has ended ([`Run::process_end`]).
 //! - A list replaces everything except what changed after the list began.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,8 +81,19 @@ pub struct Run {
     pub falls_back_to_logs: bool,
     /// The kernel killed a process of it for memory.
     pub is_oom: bool,
+    /// The end of its process, while no status has said that the run started.
+    pub process_end: Option<ProcessEnd>,
     /// Its state.
     pub phase: Phase,
+}
+
+/// The end of a process as an event reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// The exit code.
+    pub code: i32,
+    /// The time.
+    pub at: Timestamp,
 }
 
 /// The state of a run.
@@ -284,12 +298,15 @@ impl Knowledge {
             return was_ready.then(|| sandbox.pod.clone());
         }
         let run = &mut self.runs.get_mut(id)?.value;
-        let started_at = match run.phase {
-            Phase::Running { started_at } => Some(started_at),
-            Phase::Created => None,
-            Phase::Exited(_) => return None,
-        };
-        run.phase = Phase::Exited(End::observed(code, started_at, at, run.is_oom));
+        match run.phase {
+            Phase::Running { started_at } => {
+                run.phase = Phase::Exited(End::observed(code, Some(started_at), at, run.is_oom));
+            }
+            Phase::Created if run.process_end.is_none() => {
+                run.process_end = Some(ProcessEnd { code, at });
+            }
+            Phase::Created | Phase::Exited(_) => return None,
+        }
         Some(run.pod.clone())
     }
 
@@ -367,7 +384,19 @@ fn forget<T>(
 /// A run after a status.
 fn merge(old: &Run, new: Run) -> Run {
     let is_oom = old.is_oom || new.is_oom;
+    let process_end = old.process_end.or(new.process_end);
+    let started_at = match &new.phase {
+        Phase::Running { started_at } => Some(*started_at),
+        // The runtime was killed before it wrote the end down.
+        Phase::Exited(end) if end.is_unseen() => end.started_at,
+        Phase::Created | Phase::Exited(_) => None,
+    };
+    // It has started, and the end of its process was its end.
+    let observed = process_end.zip(started_at).map(|(ProcessEnd { code, at }, started_at)| {
+        Phase::Exited(End::observed(code, Some(started_at), at, is_oom))
+    });
     let mut phase = match (&old.phase, &new.phase) {
+        (Phase::Created, new) => observed.unwrap_or_else(|| new.clone()),
         // The status lags.
         (Phase::Exited(end), Phase::Running { started_at }) => {
             let started_at = end.started_at.or(Some(*started_at));
@@ -390,7 +419,8 @@ fn merge(old: &Run, new: Run) -> Run {
     {
         OUT_OF_MEMORY.clone_into(&mut end.reason);
     }
-    Run { phase, is_oom, ..new }
+    let is_created = phase == Phase::Created;
+    Run { phase, is_oom, process_end: process_end.filter(|_| is_created), ..new }
 }
 
 #[cfg(test)]

@@ -22,9 +22,11 @@ use headwater_edged::runtime::{
     RuntimeError, SandboxState, StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
+use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use crate::client::{CallError, CriClient};
+use crate::facts::START_ERROR;
 use crate::images::image_status;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
@@ -46,6 +48,12 @@ const STOP_CALLS_MAX: u32 = 60;
 
 /// The wait between them.
 const STOP_RETRY: Duration = Duration::from_secs(1);
+
+/// A start that was cut off has ended after this: the runtime ends the process that it has started.
+const START_ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The interval between two looks until then.
+const START_CHECK: Duration = Duration::from_millis(100);
 
 /// Runs pods in a container runtime. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -148,6 +156,41 @@ impl CriRuntime {
         }
     }
 
+    /// Removes a container that an earlier call has made and not started, and returns whether it did. A start that is
+    /// cut off goes on for a while: it is waited for, and its outcome is the run's.
+    async fn undo_start(&self, id: &str, run: &Run) -> Result<bool, CallError> {
+        let inner = &self.inner;
+        let until = Instant::now() + START_ENDS_WITHIN;
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        let mut error = None;
+        loop {
+            match inner.run_status(id, &run.sandbox).await? {
+                Some((id, run)) if run.phase != Phase::Created => {
+                    inner.learn(Fact::Run(id, run));
+                    return Ok(false);
+                }
+                Some(_) | None => {}
+            }
+            match error.take() {
+                None => {
+                    let removed = self.client().remove_container(request.clone()).await.map(drop);
+                    match removed.or_else(CallError::done_if_absent) {
+                        Ok(()) => break,
+                        Err(during) if during.is_during_start() => error = Some(during),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Some(during) if Instant::now() >= until => return Err(during),
+                // A removal kills what runs: no further one beside a start.
+                during => error = during,
+            }
+            tokio::time::sleep(START_CHECK).await;
+        }
+        inner.files.remove_end(&run.pod, &run.container, run.attempt);
+        inner.learn(Fact::Removed { id: id.to_owned() });
+        Ok(true)
+    }
+
     /// Marks a run whose start failed because its sandbox has ended: that is no failure of the container.
     async fn excuse(&self, pod: &PodUid, container: &str, attempt: u32, sandbox: &str) {
         match self.inner.sandbox_status(sandbox).await {
@@ -210,7 +253,11 @@ impl CriRuntime {
         let log = run.falls_back_to_logs.then_some(run.log.as_path());
         let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
         let words = Some(end.message.clone()).filter(|words| !words.is_empty());
-        let is_unseen = end.is_unseen();
+        let interrupted =
+            end.is_interrupted || files.is_interrupted(&run.pod, &run.container, run.attempt);
+        // The runtime had lost the state of the run, which was ended therefore: whether it had started is not known.
+        let is_lost = interrupted && end.started_at.is_none() && end.reason != START_ERROR;
+        let is_unseen = end.is_unseen() || is_lost;
         Exit {
             code: end.code,
             signal: None,
@@ -222,8 +269,7 @@ impl CriRuntime {
                 end.reason.clone()
             },
             message: left.or(words),
-            interrupted: end.is_interrupted
-                || files.is_interrupted(&run.pod, &run.container, run.attempt),
+            interrupted,
         }
     }
 }
@@ -428,22 +474,10 @@ impl Runtime for CriRuntime {
             Some((_, Run { phase: Phase::Running { .. }, .. })) => return Ok(()),
             // A start with an unknown outcome has made it.
             Some((id, run)) if run.phase == Phase::Created => {
-                let request = RemoveContainerRequest { container_id: id.clone() };
-                match inner.run_status(id, &run.sandbox).await {
-                    Ok(Some((_, Run { phase: Phase::Created, .. })) | None) => {
-                        let removed = self.client().remove_container(request).await.map(drop);
-                        removed
-                            .or_else(CallError::done_if_absent)
-                            .map_err(|error| failed(&error))?;
-                        inner.learn(Fact::Removed { id: id.clone() });
-                        run.attempt
-                    }
-                    Ok(Some((id, run))) => {
-                        inner.learn(Fact::Run(id, run));
-                        return Ok(());
-                    }
-                    Err(error) => return Err(failed(&error)),
+                if !self.undo_start(id, run).await.map_err(|error| failed(&error))? {
+                    return Ok(());
                 }
+                run.attempt
             }
             Some((_, run)) => run.attempt + 1,
         };
@@ -461,6 +495,7 @@ impl Runtime for CriRuntime {
             log,
             falls_back_to_logs: launch.termination_message.falls_back_to_logs,
             is_oom: false,
+            process_end: None,
             phase: Phase::Created,
         };
         inner.learn(Fact::Run(id.clone(), run));
@@ -671,9 +706,14 @@ impl CriRuntime {
     }
 }
 
-/// A container was not made: a retry can succeed.
+/// A container was not made, or it is not known whether it was: a retry can succeed.
 pub(crate) fn failed(error: &CallError) -> RuntimeError {
-    error_of(error.to_string())
+    let cause = error.to_string();
+    let is_unknown = matches!(error, CallError::Away { .. } | CallError::TimedOut { .. });
+    if is_unknown || error.is_during_start() {
+        return RuntimeError::Away { cause };
+    }
+    error_of(cause)
 }
 
 fn error_of(message: String) -> RuntimeError {

@@ -23,6 +23,10 @@ const RELIST_BLIND: Duration = Duration::from_secs(1);
 /// ends of a pod's containers come together.
 const SETTLED: Duration = Duration::from_millis(300);
 
+/// A subscription has reached the runtime after this. Its call returns with its first event only: until then, lists
+/// find what ended between the latest list and the subscription.
+const SUBSCRIBED: Duration = Duration::from_secs(5);
+
 /// The wait before a stream of events begins again.
 const RESUBSCRIBE: Duration = Duration::from_millis(500);
 
@@ -66,10 +70,7 @@ async fn subscribe(inner: &Inner, is_containerd: bool, has_events: &AtomicBool) 
 }
 
 async fn task_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallError> {
-    // The call returns with the first event only: a stream in which nothing happens counts, too. What was
-    // lost before it began is found by a list.
-    has_events.store(true, Ordering::Relaxed);
-    let mut events = inner.client.task_events().await?;
+    let mut events = subscribed(inner.client.task_events(), has_events).await?;
     inner.relist_soon.notify_one();
     while let Ok(Some(event)) = events.message().await {
         if let Some(fact) = facts::task_event(&event) {
@@ -82,9 +83,22 @@ async fn task_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallE
     Ok(())
 }
 
-async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallError> {
+/// Waits for the first event of a stream. A stream in which nothing happens counts, too, once it has begun for sure.
+async fn subscribed<T>(
+    call: impl Future<Output = Result<T, CallError>>,
+    has_events: &AtomicBool,
+) -> Result<T, CallError> {
+    let mut call = std::pin::pin!(call);
+    if let Ok(called) = tokio::time::timeout(SUBSCRIBED, &mut call).await {
+        has_events.store(called.is_ok(), Ordering::Relaxed);
+        return called;
+    }
     has_events.store(true, Ordering::Relaxed);
-    let mut events = inner.client.container_events().await?;
+    call.await
+}
+
+async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), CallError> {
+    let mut events = subscribed(inner.client.container_events(), has_events).await?;
     inner.relist_soon.notify_one();
     while let Ok(Some(event)) = events.message().await {
         if event.container_event_type() == ContainerEventType::ContainerStoppedEvent {
@@ -142,5 +156,30 @@ async fn rotate_logs(inner: &Inner) {
                 tracing::warn!(%error, log = %log.display(), "a container writes to its old log file");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_counts_once_its_subscription_has_reached_the_runtime() {
+        let has_events = Arc::new(AtomicBool::new(false));
+        let seen = has_events.clone();
+        let quiet = std::future::pending::<Result<(), CallError>>();
+        let waiting = tokio::spawn(async move { subscribed(quiet, &seen).await });
+        tokio::time::sleep(SUBSCRIBED - RELIST_BLIND).await;
+        assert!(
+            !has_events.load(Ordering::Relaxed),
+            "an end before the subscription is found by a list"
+        );
+        tokio::time::sleep(RELIST_BLIND * 2).await;
+        assert!(has_events.load(Ordering::Relaxed));
+        waiting.abort();
+        let first = async { Ok(()) };
+        has_events.store(false, Ordering::Relaxed);
+        subscribed(first, &has_events).await.expect("an event");
+        assert!(has_events.load(Ordering::Relaxed), "its first event has come");
     }
 }

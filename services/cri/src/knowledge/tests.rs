@@ -22,6 +22,7 @@ fn run(number: u8, phase: Phase) -> (String, Run) {
         log: PathBuf::new(),
         falls_back_to_logs: false,
         is_oom: false,
+        process_end: None,
         phase,
     };
     (format!("r{number}"), run)
@@ -48,6 +49,19 @@ fn exited(code: i32, is_oom: bool) -> Phase {
     })
 }
 
+/// The end of a start that the runtime cut off.
+fn cut_off() -> Phase {
+    Phase::Exited(End {
+        code: 128,
+        started_at: None,
+        finished_at: at(20),
+        reason: "StartError".to_owned(),
+        message: "failed to start containerd task: context canceled".to_owned(),
+        is_status: true,
+        is_interrupted: true,
+    })
+}
+
 fn sandbox(number: u8, is_ready: bool) -> (String, Sandbox) {
     let sandbox =
         Sandbox { pod: pod(number), attempt: 0, is_ready, is_closed: false, addresses: Vec::new() };
@@ -63,10 +77,26 @@ struct World {
     lagging: Vec<(String, Run)>,
 }
 
+/// How a run of the world goes.
+#[derive(Clone, Copy, Debug)]
+enum Course {
+    Runs,
+    Ends { code: i32, is_oom: bool },
+    IsCutOff,
+}
+
+fn course() -> impl Strategy<Value = Course> {
+    prop_oneof![
+        Just(Course::Runs),
+        (0..3_i32, any::<bool>()).prop_map(|(code, is_oom)| Course::Ends { code, is_oom }),
+        Just(Course::IsCutOff),
+    ]
+}
+
 fn world() -> impl Strategy<Value = World> {
-    let runs = prop::collection::vec(prop::option::of((0..3_i32, any::<bool>())), 0..8);
+    let runs = prop::collection::vec(course(), 0..8);
     let sandboxes = prop::collection::vec(any::<bool>(), 3);
-    (runs, sandboxes).prop_map(|(ends, ready)| {
+    (runs, sandboxes).prop_map(|(courses, ready)| {
         let mut world = World { sandboxes: vec![], runs: vec![], events: vec![], lagging: vec![] };
         for (number, is_ready) in (0..).zip(ready) {
             let (id, sandbox) = sandbox(number, is_ready);
@@ -75,18 +105,29 @@ fn world() -> impl Strategy<Value = World> {
             }
             world.sandboxes.push((id, sandbox));
         }
-        for (number, end) in (0..).zip(ends) {
-            let (id, last) = match end {
-                None => run(number, running()),
-                Some((code, is_oom)) => run(number, exited(code, is_oom)),
+        for (number, course) in (0..).zip(courses) {
+            let (id, last) = match course {
+                Course::Runs => run(number, running()),
+                Course::Ends { code, is_oom } => run(number, exited(code, is_oom)),
+                Course::IsCutOff => run(number, cut_off()),
             };
-            if let Some((code, is_oom)) = end {
-                if is_oom {
-                    world.events.push(Fact::OutOfMemory { id: id.clone() });
+            let code = match course {
+                Course::Runs => None,
+                Course::Ends { code, is_oom } => {
+                    if is_oom {
+                        world.events.push(Fact::OutOfMemory { id: id.clone() });
+                    }
+                    Some(code)
                 }
-                world.events.push(Fact::Exit { id: id.clone(), code, at: at(20) });
+                // The runtime kills what it has started.
+                Course::IsCutOff => Some(137),
+            };
+            let exit = |code| Fact::Exit { id: id.clone(), code, at: at(20) };
+            world.events.extend(code.map(exit));
+            world.lagging.push(run(number, Phase::Created));
+            if !matches!(course, Course::IsCutOff) {
+                world.lagging.push(run(number, running()));
             }
-            world.lagging.push(run(number, running()));
             world.runs.push((id, last));
         }
         world
@@ -133,6 +174,36 @@ proptest! {
         let mut alone = Knowledge::default();
         world.list(&mut alone);
         prop_assert_eq!(view(&knowledge), view(&alone));
+    }
+
+    /// No moment takes a start that was cut off for the end of a container: a pod that ends for good is not
+    /// taken back.
+    #[test]
+    fn a_start_that_was_cut_off_is_never_a_failure_of_its_container(
+        world in world(),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..30),
+    ) {
+        let mut knowledge = Knowledge::default();
+        let is_cut_off = |id: &str| world.runs.iter().any(|(it, run)| it == id && run.phase == cut_off());
+        let check = |knowledge: &Knowledge| {
+            for (id, run) in knowledge.runs().filter(|(id, _)| is_cut_off(id)) {
+                if let Phase::Exited(end) = &run.phase {
+                    prop_assert!(end.is_interrupted, "{} counts: {:?}", id, end);
+                }
+            }
+            Ok(())
+        };
+        for (pick, is_status) in picks {
+            if is_status && !world.lagging.is_empty() {
+                let (id, run) = pick.get(&world.lagging).clone();
+                knowledge.fold(Fact::Run(id, run));
+            } else if !world.events.is_empty() {
+                knowledge.fold(pick.get(&world.events).clone());
+            }
+            check(&knowledge)?;
+        }
+        world.list(&mut knowledge);
+        check(&knowledge)?;
     }
 
     /// Whatever comes after its end, a run does not run again.
@@ -225,4 +296,34 @@ fn an_end_that_the_runtime_has_lost_takes_back_no_code_that_was_seen() {
     assert_eq!((end.code, end.finished_at, end.reason.as_str()), (3, at(20), "Error"));
     let end = end_after(&[status]);
     assert_eq!((end.code, end.is_unseen()), (255, true));
+}
+
+/// The phase of a run that was made, after these facts.
+fn phase_of_created(facts: &[Fact]) -> Phase {
+    let mut knowledge = Knowledge::default();
+    let (id, run) = run(0, Phase::Created);
+    knowledge.fold(Fact::Run(id.clone(), run));
+    for fact in facts {
+        knowledge.fold(fact.clone());
+    }
+    knowledge.run(&id).expect("it is known").phase.clone()
+}
+
+#[test]
+fn the_end_of_a_process_is_the_end_of_its_run_once_a_status_says_that_the_run_started() {
+    let exit = Fact::Exit { id: run(0, Phase::Created).0, code: 137, at: at(20) };
+    let status = |phase| {
+        let (id, run) = run(0, phase);
+        Fact::Run(id, run)
+    };
+    assert_eq!(phase_of_created(std::slice::from_ref(&exit)), Phase::Created);
+    let created = status(Phase::Created);
+    assert_eq!(phase_of_created(&[exit.clone(), created.clone()]), Phase::Created);
+    assert_eq!(phase_of_created(&[exit.clone(), created, status(cut_off())]), cut_off());
+    let ended = Phase::Exited(End::observed(137, Some(at(10)), at(20), false));
+    assert_eq!(phase_of_created(&[exit.clone(), status(running())]), ended);
+    // The runtime was killed before it wrote the end down.
+    let Phase::Exited(mut lost) = exited(255, false) else { panic!("it has ended") };
+    (lost.reason, lost.finished_at) = (UNSEEN.to_owned(), at(99));
+    assert_eq!(phase_of_created(&[exit, status(Phase::Exited(lost))]), ended);
 }

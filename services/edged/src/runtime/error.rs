@@ -32,6 +32,13 @@ pub enum RuntimeError {
         /// The cause.
         cause: String,
     },
+    /// The runtime cannot be reached, or still carries out an earlier call. That is no failure of the container, and
+    /// a retry finds out whether it started.
+    #[error("{cause}")]
+    Away {
+        /// The cause.
+        cause: String,
+    },
     /// A container asks for something that the runtime, the machine or its image does not have.
     #[error("{}", reason.message)]
     Refused {
@@ -87,6 +94,7 @@ impl RuntimeError {
             Self::File(_) => "file",
             Self::Unsupported { .. } => "unsupported",
             Self::Absent(_) => "absent",
+            Self::Away { .. } => "away",
             Self::Sandbox { .. } => "sandbox",
             Self::Start { .. } | Self::Refused { .. } => "start",
             Self::Command { .. } => "exec",

@@ -261,6 +261,12 @@ impl PodFiles {
         durable_file::read(&path).ok().flatten()
     }
 
+    /// Removes the end of a process whose start was cut off: another run has its number.
+    pub fn remove_end(&self, pod: &PodUid, container: &str, attempt: u32) {
+        // It is read of a run only whose end the runtime has lost.
+        let _ = fs::remove_file(self.0.paths.run(pod, container, attempt).join(END_FILE));
+    }
+
     /// Writes the pod's file of hosts, and returns its path.
     ///
     /// # Errors

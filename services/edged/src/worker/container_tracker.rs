@@ -58,7 +58,7 @@ pub(super) enum ProbeStage {
     Steady,
 }
 
-/// A start that failed for the first time is tried again after this time.
+/// A start that failed for the first time, or that found no runtime, is tried again after this time.
 const START_AGAIN: Duration = Duration::from_secs(1);
 
 impl ContainerTracker {
@@ -151,7 +151,7 @@ impl ContainerTracker {
         }
     }
 
-    /// The wait of the container for the next worker, if it has one. A container that ended well, as an init
+    /// The wait of the container for the next worker, if it has failed. A container that ended well, as an init
     /// container does, starts at once there.
     pub(super) fn crash_record(&self) -> Option<CrashRecord> {
         let state = self.runs.as_ref().map(|runs| &runs.state);
@@ -343,5 +343,33 @@ impl ContainerTracker {
         self.crash.ended(now, Duration::ZERO);
         let retry_at = self.crash.blocked(now).map_or(now + START_AGAIN, |(until, _)| until);
         self.start_error = Some((reason, retry_at));
+    }
+
+    /// Records a start that found no runtime. The container has not failed: its back-off stays as it is.
+    pub(super) fn put_off_start(&mut self, reason: WaitReason, now: Instant) {
+        self.start_error = Some((reason, now + START_AGAIN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_found_no_runtime_is_tried_again_soon_and_is_no_failure() {
+        let now = Instant::now();
+        let reason = || WaitReason { reason: "CreateContainerError", message: "away".to_owned() };
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        for _ in 0..5 {
+            tracker.put_off_start(reason(), now);
+            let facts = tracker.facts(now);
+            assert_eq!((facts.retry_at, facts.blocked), (Some(now + START_AGAIN), None));
+        }
+        // The back-off begins with the first failure, which has no wait.
+        tracker.fail_start(reason(), now);
+        assert_eq!(tracker.facts(now).retry_at, Some(now + START_AGAIN));
+        tracker.fail_start(reason(), now);
+        let (until, _) = tracker.facts(now).blocked.expect("the second failure");
+        assert_eq!(tracker.facts(now).retry_at, Some(until));
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct CrashLoop {
 pub(crate) struct CrashRecord {
     /// The number of the run after which it waits.
     pub(crate) attempt: u32,
-    /// The length of the wait in milliseconds.
+    /// The length of the wait in milliseconds; 0 after the first failure.
     pub(crate) wait_ms: u64,
 }
 
@@ -42,14 +42,19 @@ impl CrashLoop {
     /// Continues after a wait of an earlier worker, of which `left` is left at `now`.
     pub(super) fn resume(&mut self, wait: Duration, left: Duration, now: Instant) {
         self.backoff.reset();
-        while self.backoff.next_wait() < wait.min(self.backoff.cap()) {}
         self.failed_before = true;
-        self.blocked = Some((now + left.min(wait), wait));
+        self.blocked = None;
+        // The first failure has no wait.
+        if wait > Duration::ZERO {
+            while self.backoff.next_wait() < wait.min(self.backoff.cap()) {}
+            self.blocked = Some((now + left.min(wait), wait));
+        }
     }
 
-    /// The latest wait.
+    /// The wait after the latest failure, if there was one.
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.blocked.map(|(_, wait)| wait)
+        let wait = self.blocked.map_or(Duration::ZERO, |(_, wait)| wait);
+        self.failed_before.then_some(wait)
     }
 
     /// Records that the container ended at `now` after it had run for `ran`.
@@ -102,6 +107,11 @@ mod tests {
         assert_eq!(crash.blocked(now), Some((now + 7 * SECOND, 40 * SECOND)));
         crash.ended(now + 8 * SECOND, SECOND);
         assert_eq!(crash.wait(), Some(80 * SECOND));
+        // The first failure is no wait, and the second one waits.
+        crash.resume(Duration::ZERO, Duration::ZERO, now);
+        assert_eq!((crash.blocked(now), crash.wait()), (None, Some(Duration::ZERO)));
+        crash.ended(now, SECOND);
+        assert_eq!(crash.blocked(now), Some((now + 10 * SECOND, 10 * SECOND)));
         // The settings have changed meanwhile.
         crash.resume(900 * SECOND, 1000 * SECOND, now);
         crash.ended(now, SECOND);
@@ -116,7 +126,8 @@ mod tests {
             crash.ended(now, SECOND);
         }
         crash.ended(now + 700 * SECOND, 650 * SECOND);
-        assert_eq!((crash.blocked(now + 700 * SECOND), crash.wait()), (None, None));
+        let first = (None, Some(Duration::ZERO));
+        assert_eq!((crash.blocked(now + 700 * SECOND), crash.wait()), first);
         crash.ended(now + 701 * SECOND, SECOND);
         let wait = crash.blocked(now + 701 * SECOND).map(|(_, wait)| wait);
         assert_eq!(wait, Some(10 * SECOND));

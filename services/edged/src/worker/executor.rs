@@ -229,9 +229,14 @@ impl Worker {
                 RuntimeError::Start { .. } => {}
                 RuntimeError::Refused { reason } => tracker.fail_start(reason, now),
                 error => {
+                    let is_away = matches!(error, RuntimeError::Away { .. });
                     let message = error_chain(&error);
                     let reason = WaitReason { reason: "CreateContainerError", message };
-                    tracker.fail_start(reason, now);
+                    if is_away {
+                        tracker.put_off_start(reason, now);
+                    } else {
+                        tracker.fail_start(reason, now);
+                    }
                 }
             }
             return StepOutcome::Changed;

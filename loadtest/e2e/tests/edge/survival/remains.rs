@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nix::unistd::Pid;
+
 use super::gateway::Gateway;
 
 /// The places of pods' cgroups by their quality of service.
@@ -14,10 +16,24 @@ const ADDRESSES: &str = "/var/lib/cni/networks/headwater";
 /// The network namespaces of sandboxes.
 const NAMESPACES: &str = "/run/netns";
 
+/// Whether the process has any. containerd 1.6 knows a shim once it has made a task: one that it was starting when it was
+/// killed stays, holds nothing, and has no name by which a pod worker could end it.
+fn has_children(pid: Pid) -> bool {
+    let parent = |process: fs::DirEntry| {
+        let stat = fs::read_to_string(process.path().join("stat")).ok()?;
+        // The name in parentheses may have any character; then come the state and the parent.
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        Some(Pid::from_raw(parent))
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(parent).any(|parent| parent == pid)
+}
+
 /// Everything that is left of these pods, and of any sandbox.
 pub(super) fn left(gateway: &Gateway, uids: &[String]) -> Vec<String> {
     let mut left = gateway.ctr(&["containers", "list", "--quiet"]);
-    left.extend(gateway.shims("").iter().map(|pid| format!("shim {pid}")));
+    let shims = gateway.shims("").into_iter().filter(|pid| has_children(*pid));
+    left.extend(shims.map(|pid| format!("shim {pid}")));
     let machine = gateway.containerd.machine();
     let addresses = names(&machine.path(ADDRESSES));
     left.extend(addresses.into_iter().filter(|name| name.starts_with("10.")));

@@ -43,16 +43,19 @@ struct Job {
 pub(super) struct Workload {
     notes: PathBuf,
     jobs: Vec<Job>,
+    /// The rounds, each of which can cut off one start of a container.
+    kills: u64,
     /// The times in seconds in which neither the runtime nor the pod worker could write down an end.
     gaps: Vec<(i64, i64)>,
 }
 
 impl Workload {
     pub(super) fn new(notes: PathBuf) -> Self {
-        Self { notes, jobs: Vec::new(), gaps: Vec::new() }
+        Self { notes, jobs: Vec::new(), kills: 0, gaps: Vec::new() }
     }
 
     pub(super) fn add_jobs(&mut self, round: usize, chance: &mut Chance) {
+        self.kills += 1;
         for number in 0..JOBS {
             self.jobs.push(Job {
                 name: format!("job-{round}-{number}"),
@@ -150,9 +153,10 @@ impl Workload {
             let inits = statuses(&status, "initContainerStatuses");
             for one in statuses(&status, "containerStatuses").iter().chain(&inits) {
                 let name = one["name"].as_str().unwrap_or_default();
-                // A start is noted before it is reported.
+                // A start is noted before it is reported. One that a kill cut off has a number, and may have noted nothing.
                 let starts = self.starts(name).len() as u64;
-                if one["restartCount"].as_u64() != starts.checked_sub(1) {
+                let numbers = one["restartCount"].as_u64().map_or(0, |count| count + 1);
+                if starts == 0 || !(starts..=starts + self.kills).contains(&numbers) {
                     return Err(format!("{starts} starts of {name}: {status:#}"));
                 }
             }
@@ -174,10 +178,15 @@ impl Workload {
         let wrong = |what: &str| Err(format!("{what}: {status:#}"));
         let ended = &status["containerStatuses"][0]["state"]["terminated"];
         let noted = self.exits(&job.name).pop().map(|(_, at)| at).unwrap_or_default();
-        let is_in_gap = self.gaps.iter().any(|(from, to)| (*from..=*to).contains(&noted));
-        if is_in_gap && ended["reason"] == "ContainerStatusUnknown" {
-            let is_once = self.starts(&job.name).len() == 1;
-            return if is_once { Ok(()) } else { wrong("a lost end starts the job again") };
+        let inits = statuses(&status, "initContainerStatuses");
+        let lost = inits.iter().chain([&status["containerStatuses"][0]]);
+        let mut lost = lost.filter(|one| self.is_lost_in_gap(one));
+        if let Some(one) = lost.next() {
+            let name = one["name"].as_str().unwrap_or_default();
+            // The end counts as a failure: nothing of the pod starts after it.
+            let is_last = name == job.name || self.starts(&job.name).is_empty();
+            let is_once = is_last && self.starts(name).len() == 1;
+            return if is_once { Ok(()) } else { wrong("a lost end starts something again") };
         }
         let phase = if job.code == 0 { "Succeeded" } else { "Failed" };
         if status["phase"] != phase {
@@ -187,25 +196,32 @@ impl Workload {
         if ended["exitCode"] != job.code {
             return wrong("another end");
         }
-        for one in statuses(&status, "initContainerStatuses").iter().chain([one]) {
+        for one in inits.iter().chain([one]) {
             let name = one["name"].as_str().unwrap_or_default();
             let starts = self.starts(name).len() as u64;
             let is_right = match one["restartCount"].as_u64() {
                 Some(0) => starts == 1,
                 // The runtime, or its caller, was killed in the midst of a start.
-                Some(1) => (1..=2).contains(&starts) && has_start_error(one),
-                _ => false,
+                Some(count) => (1..=count + 1).contains(&starts) && has_start_error(one),
+                None => false,
             };
             if !is_right {
                 return wrong(&format!("{starts} starts of {name}"));
             }
         }
-        let reported = ended["finishedAt"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
-        let reported = reported.map_or(0, Timestamp::as_second);
+        let reported = seconds(&ended["finishedAt"]);
         if !(noted..=noted + LATE_SECONDS).contains(&reported) {
             return wrong(&format!("it ended at {noted}, not at {reported}"));
         }
         Ok(())
+    }
+
+    /// Whether nothing could write down the end of a container.
+    fn is_lost_in_gap(&self, one: &Value) -> bool {
+        let name = one["name"].as_str().unwrap_or_default();
+        let noted = self.exits(name).pop().map(|(_, at)| at).unwrap_or_default();
+        let is_in_gap = self.gaps.iter().any(|(from, to)| (*from..=*to).contains(&noted));
+        is_in_gap && one["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
     }
 
     /// It was never touched: one start, and every line of it once and in its turn.
@@ -234,26 +250,30 @@ impl Workload {
     fn check_crasher(&self, gateway: &Gateway) -> Result<(), String> {
         let status = status(gateway, CRASHER)?;
         let one = &status["containerStatuses"][0];
-        let (starts, exits) = (self.starts(CRASHER), self.exits(CRASHER));
+        let exits = self.exits(CRASHER);
         for state in [&one["state"]["terminated"], &one["lastState"]["terminated"]] {
-            let id = state["containerID"].as_str().unwrap_or_default();
-            let Some((_, attempt)) = id.rsplit_once('/') else { continue };
-            let attempt: i64 = attempt.parse().map_err(|_| format!("{id} has no number"))?;
-            if state["exitCode"] != 10 + (attempt + 1) % 7 {
-                return Err(format!("run {attempt} ended otherwise: {status:#}"));
+            let at = seconds(&state["finishedAt"]);
+            // A start that was cut off has no end of its own, and that of a gap is lost.
+            let is_in_gap =
+                self.gaps.iter().any(|(from, to)| (*from..=*to + LATE_SECONDS).contains(&at));
+            let is_lost = state["reason"] == "ContainerStatusUnknown" && is_in_gap;
+            if state["startedAt"].is_null() || is_lost {
+                continue;
+            }
+            let is_noted = |(code, noted): &(i64, i64)| {
+                state["exitCode"] == *code && (*noted..=noted + LATE_SECONDS).contains(&at)
+            };
+            if !exits.iter().any(is_noted) {
+                return Err(format!("no such end in {exits:?}: {status:#}"));
             }
         }
-        // The first failure has no wait, and is not written down: the back-off may begin one step later.
+        // The first failure has no wait. A start that was cut off is no failure, and may have noted itself.
         let mut wait = BACKOFF_SECONDS;
-        for (number, (_, end)) in exits.iter().enumerate().skip(2) {
-            let Some(start) = starts.get(number + 1) else { break };
+        for (end, start) in self.restarts(CRASHER).into_iter().skip(1) {
             // The times are whole seconds.
             if start - end < wait - 1 {
-                return Err(format!(
-                    "start {} came {} s after an end: {starts:?}, {exits:?}",
-                    number + 1,
-                    start - end
-                ));
+                let notes = read(&self.notes.join(CRASHER));
+                return Err(format!("a start {} s after an end: {notes:#?}", start - end));
             }
             wait *= 2;
         }
@@ -274,6 +294,19 @@ impl Workload {
         times.collect()
     }
 
+    /// The times of its own ends, each with that of the start that followed.
+    fn restarts(&self, container: &str) -> Vec<(i64, i64)> {
+        let (mut restarts, mut end) = (Vec::new(), None);
+        for line in read(&self.notes.join(container)) {
+            let time = line.rsplit(' ').next().and_then(|time| time.parse().ok());
+            match (line.starts_with("start "), time) {
+                (true, Some(start)) => restarts.extend(end.take().map(|end| (end, start))),
+                (_, time) => end = time,
+            }
+        }
+        restarts
+    }
+
     /// The codes and times of its own ends.
     fn exits(&self, container: &str) -> Vec<(i64, i64)> {
         let lines = read(&self.notes.join(container));
@@ -290,6 +323,12 @@ fn has_start_error(one: &Value) -> bool {
     let last = &one["lastState"]["terminated"];
     let reason = last["reason"].as_str().unwrap_or_default();
     last["startedAt"].is_null() && ["StartError", "ContainerStatusUnknown"].contains(&reason)
+}
+
+/// A time of a status in seconds, and 0 for none.
+fn seconds(time: &Value) -> i64 {
+    let time = time.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    time.map_or(0, Timestamp::as_second)
 }
 
 fn read(path: &Path) -> Vec<String> {
