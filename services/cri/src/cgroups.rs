@@ -15,8 +15,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY};
 use crate::spec::{CgroupDriver, PodResources, cpu_shares};
@@ -34,6 +38,10 @@ const SHARES_MIN: u64 = 2;
 /// The largest share, and the largest weight of version 2.
 const SHARES_MAX: u64 = 262_144;
 const WEIGHT_MAX: u64 = 10_000;
+
+/// How often processes that outlived their pod are killed, and the pause in which they end: two seconds in all.
+const KILLS_MAX: usize = 100;
+const KILL_PAUSE: Duration = Duration::from_millis(20);
 
 /// What the pods of the node get together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,8 +93,17 @@ impl Cgroups {
         }
     }
 
-    /// Removes the cgroups of a pod that has ended. What cannot be removed holds no process and no memory.
-    pub(crate) fn remove(&self, pod: &PodUid) {
+    /// Removes the cgroups of a pod that has ended, and kills what is left in them. A runtime that was killed while it
+    /// started a container does not know of its processes afterwards.
+    pub(crate) async fn remove(&self, pod: &PodUid) {
+        let (cgroups, pod) = (self.clone(), pod.clone());
+        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
+        if let Err(error) = removing.await {
+            tracing::warn!(%error, "the cgroups of a pod were not removed");
+        }
+    }
+
+    fn remove_now(&self, pod: &PodUid) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let root = Path::new(self.files.name());
         for class in ["", BURSTABLE, BEST_EFFORT] {
@@ -253,16 +270,54 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// A cgroup is removed with rmdir, after those below it.
+/// Removes a cgroup and those below it, once their processes have ended.
 fn remove_tree(place: &Path) {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_tree(&entry.path());
+    for _ in 0..KILLS_MAX {
+        match remove_empty(place) {
+            Ok(()) => return,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                kill_all(place);
+                thread::sleep(KILL_PAUSE);
+            }
+            Err(error) => {
+                tracing::debug!(%error, place = %place.display(), "a cgroup stays");
+                return;
+            }
         }
     }
-    if let Err(error) = fs::remove_dir(place) {
-        tracing::debug!(%error, place = %place.display(), "a cgroup stays");
+    tracing::warn!(place = %place.display(), "a cgroup stays, because a process in it does not end");
+}
+
+/// A cgroup is removed with rmdir, after those below it.
+fn remove_empty(place: &Path) -> io::Result<()> {
+    for below in below(place) {
+        remove_empty(&below)?;
     }
+    match fs::remove_dir(place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Kills every process in a cgroup and in those below it.
+fn kill_all(place: &Path) {
+    below(place).iter().for_each(|below| kill_all(below));
+    let processes = fs::read_to_string(place.join("cgroup.procs")).unwrap_or_default();
+    for process in processes.lines().filter_map(|line| line.parse().ok()) {
+        // 0: a process of another namespace, which a signal would not reach.
+        if process > 0 {
+            tracing::warn!(process, place = %place.display(), "a process outlived its pod and is killed");
+            // One that has ended needs no signal.
+            let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+        }
+    }
+}
+
+/// The cgroups right below one.
+fn below(place: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -323,7 +378,7 @@ mod tests {
         }
         fs::remove_file(root.join("memory/headwater/burstable/podb/memory.limit_in_bytes"))
             .expect("removed");
-        cgroups.remove(&PodUid::try_from("b".to_owned()).expect("a UID"));
+        cgroups.remove_now(&PodUid::try_from("b".to_owned()).expect("a UID"));
         assert!(!root.join("cpu/headwater/burstable/podb").exists());
         assert!(!root.join("memory/headwater/burstable/podb").exists());
         assert_eq!(read(root, "cpu/headwater/burstable/cpu.shares"), "400");

@@ -79,7 +79,9 @@ impl CriRuntime {
         }
         let here = inner.with(Knowledge::pods);
         gone.retain(|pod| !known.contains(pod) && !here.contains(pod));
-        gone.iter().for_each(|pod| inner.cgroups.remove(pod));
+        for pod in &gone {
+            inner.cgroups.remove(pod).await;
+        }
         inner.files.remove_other_logs(here).await?;
         match failed {
             Some(error) => Err(RuntimeError::Sandbox { cause: error.to_string() }),

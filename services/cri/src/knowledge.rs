@@ -81,7 +81,7 @@ pub struct Run {
     pub falls_back_to_logs: bool,
     /// The kernel killed a process of it for memory.
     pub is_oom: bool,
-    /// The end of its process, while no status has said that the run started.
+    /// The end of its process, until a status shows that the run started.
     pub process_end: Option<ProcessEnd>,
     /// Its state.
     pub phase: Phase,

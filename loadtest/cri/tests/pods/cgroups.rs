@@ -1,7 +1,9 @@
 //! The cgroups of pods: their shares and limits, read back from the kernel.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
@@ -122,6 +124,11 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
         let adjust = until(found).await.expect("a number");
         assert!((least..=most).contains(&adjust), "{name}: {adjust}");
     }
+    // A process of which the runtime does not know.
+    let mut stranger = Command::new("sleep").arg("1000").spawn().expect("it starts");
+    let procs =
+        Path::new(TREES).join("memory").join(&root.0).join(&best_effort).join("cgroup.procs");
+    fs::write(procs, stranger.id().to_string()).expect("it moves");
     for name in names {
         let pod = bench.pod(name, FOREVER);
         bench.delete(&pod).await;
@@ -138,6 +145,9 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
     }
     gone(&containerd, &names).await;
     edged.stop().await;
+    let killed = stranger.try_wait().expect("it was started here");
+    let _ = stranger.kill();
+    assert_eq!(killed.and_then(|status| status.signal()), Some(9), "it outlived its pod");
     let left = root.places().into_iter().filter(|place| {
         let entries = place.read_dir().into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("pod"))
