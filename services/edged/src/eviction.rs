@@ -122,7 +122,9 @@ impl Evictor {
             return;
         };
         if last.is_none_or(|last| last.signal != shortage.signal) {
-            tracing::warn!(?shortage, "the node lacks a resource");
+            let Shortage { signal, least, available, .. } = shortage;
+            let resource = signal.resource_name();
+            tracing::warn!(resource, available, least, "the node lacks a resource");
             self.event(&shortage);
         }
         *last = Some(shortage);

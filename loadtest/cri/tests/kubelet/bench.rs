@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
-use headwater_edged::{Edged, EdgedConfig, NOTICES_MAX, RuntimeKind, Settings};
+use headwater_edged::{Edged, EdgedConfig, NOTICES_MAX, PressureSettings, RuntimeKind, Settings};
 use headwater_kubelet::client::{NodeClient, SOCKET};
 use headwater_kubelet::{Door, Kubelet, KubeletLimits, listen_local};
 use serde_json::{Value, json};
@@ -100,6 +100,8 @@ where
     config.settings = Settings {
         backoff_base: Duration::from_millis(40),
         backoff_cap: Duration::from_millis(200),
+        // The disk of the machine is not the test's.
+        pressure: PressureSettings { evicts: false, ..PressureSettings::default() },
         ..Settings::default()
     };
     let (notices, noticed) = mpsc::channel(NOTICES_MAX);
