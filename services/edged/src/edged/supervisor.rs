@@ -328,7 +328,7 @@ impl Supervisor {
             let status = self.shared.store.status(&record.uid).unwrap_or_default();
             let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
             let failure = AdmissionFailure::of_status(&status);
-            let requests = pod_requests(&desired.pod.decode());
+            let requests = self.requests(&desired.pod.decode());
             let assignment = self.assignment(&record, &desired, failure, traces);
             self.spawn(record, assignment, requests, has_ended);
         }
@@ -339,7 +339,7 @@ impl Supervisor {
         present.for_each(|worker| taken.add(worker.requests));
         for (record, desired) in new {
             let pod = desired.pod.decode();
-            let requests = pod_requests(&pod);
+            let requests = self.requests(&pod);
             let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
@@ -353,6 +353,11 @@ impl Supervisor {
             let assignment = self.assignment(&record, &desired, failure, traces);
             self.spawn(record, assignment, requests, false);
         }
+    }
+
+    /// What a pod takes of the machine: nothing, where no process runs for it.
+    fn requests(&self, pod: &Pod) -> Amounts {
+        if self.shared.runtime.features().commands { pod_requests(pod) } else { Amounts::default() }
     }
 
     /// The first assignment of a desired pod.

@@ -1,16 +1,20 @@
 //! The node that a server's name may have. Pure.
 
+use std::net::IpAddr;
+
 /// The most labels of a name that are looked at: a node's name with its dots has few.
 const LABELS_MAX: usize = 8;
 
 /// The names of nodes that `host` may begin with, the longest first: `a.b.example.org` may be of a node
 /// `a.b`. A port is left out; an address names no node.
 pub(super) fn node_names(host: &str) -> impl Iterator<Item = &str> {
-    let host = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
+    let is_address = |host: &str| host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let (whole, host) = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, name),
+        _ => (host, host),
     };
-    let is_address = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
+    // An address of version 6 without brackets ends as if it had a port.
+    let is_address = is_address(whole) || is_address(host);
     let ends: Vec<usize> = host
         .match_indices('.')
         .map(|(at, _)| at)
