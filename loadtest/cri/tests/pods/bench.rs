@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -150,9 +151,12 @@ pub(crate) fn log_files(edged: &Handle, name: &str, previous: bool) -> Vec<PathB
     edged.logs().files(&query).expect("logs can be listed")
 }
 
-/// A UID of this process: pods of all labs share the machine's control groups.
+/// A UID of this test in this process: pods of all tests share the machine's control groups, and a pod that goes takes
+/// with it what is in the group of its UID.
 pub(crate) fn uid(name: &str) -> String {
-    format!("{name}-{}", std::process::id())
+    let mut test = DefaultHasher::new();
+    std::thread::current().name().hash(&mut test);
+    format!("{name}-{}-{:016x}", std::process::id(), test.finish())
 }
 
 pub(crate) fn is_running(status: &Value) -> bool {
