@@ -218,16 +218,11 @@ impl Collector {
                 if is_for_space(&removal) && disk.missing_bytes(settings.low_percent) == 0 {
                     break;
                 }
-                let Removal { id, bytes, reason } = removal;
-                match images.remove(&id).await {
-                    Ok(()) => {
-                        tracing::info!(%id, bytes, ?reason, "an image is removed");
-                        self.shared.metrics.image_collected(reason);
-                        freed = freed.saturating_add(bytes);
-                    }
+                match self.remove(images, &removal).await {
+                    Ok(()) => freed = freed.saturating_add(removal.bytes),
                     Err(error) => last_error = Some(error),
                 }
-                tried.insert(id);
+                tried.insert(removal.id);
                 disk = space(images).await?;
             }
             if has_begun {
@@ -244,15 +239,20 @@ impl Collector {
             Ok(facts) => facts,
             Err(error) => return tracing::warn!(%error, "images are not collected"),
         };
-        for Removal { id, bytes, reason } in unused(&facts, &settings, Instant::now()) {
-            match images.remove(&id).await {
-                Ok(()) => {
-                    tracing::info!(%id, bytes, "an image is removed: the disk is about to be full");
-                    self.shared.metrics.image_collected(reason);
-                }
-                Err(error) => tracing::warn!(%id, %error, "an image is not removed"),
+        for removal in unused(&facts, &settings, Instant::now()) {
+            if let Err(error) = self.remove(images, &removal).await {
+                tracing::warn!(id = %removal.id, %error, "an image is not removed");
             }
         }
+    }
+
+    /// Removes an image, and counts it.
+    async fn remove(&self, images: &dyn Images, removal: &Removal) -> Result<(), ImageError> {
+        let Removal { id, bytes, reason } = removal;
+        images.remove(id).await?;
+        tracing::info!(%id, bytes, ?reason, "an image is removed");
+        self.shared.metrics.image_collected(*reason);
+        Ok(())
     }
 
     fn event(&self, reason: &'static str, message: String) {

@@ -355,6 +355,22 @@ impl Default for PressureSettings {
     }
 }
 
+impl PressureSettings {
+    /// No threshold is met, whatever the machine has.
+    #[must_use]
+    pub fn without_thresholds() -> Self {
+        Self {
+            memory_available_bytes: 0,
+            disk_available_percent: 0,
+            files_free_percent: 0,
+            images_available_percent: 0,
+            image_files_free_percent: 0,
+            pids_available_percent: 0,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for SoftThresholds {
     fn default() -> Self {
         Self {

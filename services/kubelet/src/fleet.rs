@@ -11,7 +11,6 @@
 
 mod names;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -30,8 +29,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::handler::{Client, KubeletLimits, Refusal};
-use crate::response::{Body, text};
+use crate::handler::{Answer, Client, KubeletLimits, Refusal, bad};
+use crate::response::text;
 use crate::route::{ContainerPath, Route};
 use crate::server::{Door, Server, serve};
 use crate::stall::WriteTime;
@@ -107,13 +106,14 @@ impl FleetServer {
         serve(self, door, stop).await;
     }
 
+    /// Hands a request on to its node.
     async fn hand_on(
         &self,
         request: Request<Incoming>,
         client: &Client,
         time: &WriteTime,
         stop: CancellationToken,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Answer {
         let route = Route::parse(request.method(), request.uri().path());
         client.check(request.headers(), &route)?;
         let route = route?;
@@ -122,8 +122,7 @@ impl FleetServer {
         }
         let is_stream = matches!(route, Route::Exec(_) | Route::Attach(_) | Route::PortForward(_));
         if is_stream && !is_upgrade(request.headers()) {
-            let words = "Upgrade request required".to_owned();
-            return Err(Refusal::Status(StatusCode::BAD_REQUEST, words));
+            return Err(bad("Upgrade request required"));
         }
         let slot = self.0.requests.clone().try_acquire_owned().map_err(|_| {
             let max = self.0.limits.streams;
@@ -188,11 +187,8 @@ impl Server for FleetServer {
         client: Client,
         time: WriteTime,
         stop: CancellationToken,
-    ) -> Result<Response<Body>, Infallible> {
-        // An earlier answer of this connection may have had another one.
-        time.set(self.0.limits.write_within);
-        let answered = self.hand_on(request, &client, &time, stop).await;
-        Ok(answered.unwrap_or_else(Refusal::response))
+    ) -> Answer {
+        self.hand_on(request, &client, &time, stop).await
     }
 }
 
@@ -213,7 +209,7 @@ async fn answer(
     request: Request<Incoming>,
     mut sender: http1::SendRequest<Empty<Bytes>>,
     slot: OwnedSemaphorePermit,
-) -> Result<Response<Body>, Refusal> {
+) -> Answer {
     let mut outgoing = for_node(&request);
     // A stream carries one request.
     outgoing.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

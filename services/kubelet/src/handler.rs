@@ -1,6 +1,5 @@
 //! The answer to one request.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -101,7 +100,8 @@ pub(crate) enum Refusal {
     Busy(String),
 }
 
-type Answer = Result<Response<Body>, Refusal>;
+/// The answer to a request.
+pub(crate) type Answer = Result<Response<Body>, Refusal>;
 
 impl Kubelet {
     /// The server of these pods.
@@ -349,21 +349,13 @@ impl Server for Kubelet {
         client: Client,
         time: WriteTime,
         stop: CancellationToken,
-    ) -> Result<Response<Body>, Infallible> {
-        // An earlier answer of this connection may have had another one.
-        time.set(self.0.limits.write_within);
+    ) -> Answer {
         let method = request.method().clone();
         let route = Route::parse(&method, request.uri().path());
         let name = route.as_ref().map_or("other", Route::name);
         let _counted = self.0.metrics.begin(&method, name);
-        let answer = match client.check(request.headers(), &route) {
-            Err(denial) => Err(Refusal::from(denial)),
-            Ok(()) => match route {
-                Ok(route) => self.of_route(route, request, time, stop).await,
-                Err(error) => Err(error.into()),
-            },
-        };
-        Ok(answer.unwrap_or_else(Refusal::response))
+        client.check(request.headers(), &route)?;
+        self.of_route(route?, request, time, stop).await
     }
 }
 
@@ -453,7 +445,7 @@ fn encoded(pods: Vec<Pod>) -> Answer {
         .map_err(|error| failed(error.to_string()))
 }
 
-fn bad(words: &str) -> Refusal {
+pub(crate) fn bad(words: &str) -> Refusal {
     Refusal::Status(StatusCode::BAD_REQUEST, words.to_owned())
 }
 

@@ -14,7 +14,7 @@ pub(crate) use self::probes::of_probes;
 use crate::response::{Body, of_type, text, whole};
 
 /// The media type of the text format.
-pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The counters of a server.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) fn answer(metrics: &ServerMetrics, pods: &NodePods, listed: &[Pod]) -
 }
 
 /// Metrics in the text format.
-fn response(gathered: prometheus::Result<Vec<MetricFamily>>) -> Response<Body> {
+pub(crate) fn response(gathered: prometheus::Result<Vec<MetricFamily>>) -> Response<Body> {
     match gathered.and_then(|families| TextEncoder::new().encode_to_string(&families)) {
         Ok(text) => of_type(StatusCode::OK, TEXT_FORMAT, whole(text)),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),

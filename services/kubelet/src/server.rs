@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_identity::{Acceptor, ClientPeer, REFRESH_INTERVAL};
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,8 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::handler::{Client, KubeletLimits};
-use crate::response::Body;
+use crate::handler::{Answer, Client, KubeletLimits, Refusal};
 use crate::stall::{WriteLimit, WriteTime};
 
 /// The most bytes of a request's head: a command is in it, of at most 64 KiB, and the headers of a
@@ -72,14 +71,15 @@ pub(crate) trait Server: Clone + Send + Sync + 'static {
     /// Its bounds.
     fn limits(&self) -> &KubeletLimits;
 
-    /// The answer to a request. `time` is how long the client may take to read it.
+    /// The answer to a request. `time` is how long the client may take to read it: that of the bounds, unless this sets
+    /// another one.
     fn answer(
         self,
         request: Request<Incoming>,
         client: Client,
         time: WriteTime,
         stop: CancellationToken,
-    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send;
+    ) -> impl Future<Output = Answer> + Send;
 }
 
 /// The local socket cannot be made.
@@ -237,7 +237,12 @@ async fn connection<S>(
     let service = service_fn(|request| {
         let (server, client, time) = (server.clone(), client.clone(), time.clone());
         let stop = stop.clone();
-        async move { server.answer(request, client, time, stop).await }
+        async move {
+            // An earlier answer of this connection may have had another one.
+            time.set(limits.write_within);
+            let answered = server.answer(request, client, time, stop).await;
+            Ok::<_, Infallible>(answered.unwrap_or_else(Refusal::response))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 
 use headwater_edged::NodePods;
 use headwater_edged::runtime::{DiskUsage, PodUsage, ProcessUsage, RuntimeError};
-use http::{Response, StatusCode};
+use http::Response;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{CounterVec, GaugeVec, Opts, Registry};
 use serde_json::{Value, json};
 
 pub(crate) use self::cadvisor::cadvisor;
-use crate::metrics::TEXT_FORMAT;
-use crate::response::{Body, json as encoded, of_type, whole};
+use crate::metrics::response;
+use crate::response::{Body, json as encoded};
 
 /// Nanoseconds of a second.
 const NANOS: f64 = 1e9;
@@ -36,13 +37,7 @@ pub(crate) async fn metrics(
     pods: &NodePods,
     listed: &[Pod],
 ) -> Result<Response<Body>, RuntimeError> {
-    response(text(&measured(pods, listed).await?))
-}
-
-/// Metrics in the text format.
-fn response(text: prometheus::Result<String>) -> Result<Response<Body>, RuntimeError> {
-    let text = text.map_err(|error| RuntimeError::Absent(error.to_string()))?;
-    Ok(of_type(StatusCode::OK, TEXT_FORMAT, whole(text)))
+    Ok(response(families(&measured(pods, listed).await?)))
 }
 
 /// `/stats/summary`.
@@ -124,7 +119,7 @@ fn of_disk(disk: DiskUsage, now: Timestamp) -> Value {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the text format has floats")]
-fn text(pods: &[PodNumbers<'_>]) -> prometheus::Result<String> {
+fn families(pods: &[PodNumbers<'_>]) -> prometheus::Result<Vec<MetricFamily>> {
     let (of_container, of_pod) = (["container", "namespace", "pod"], ["namespace", "pod"]);
     let counter =
         |name: &str, help: &str, labels: &[&str]| CounterVec::new(Opts::new(name, help), labels);
@@ -169,5 +164,5 @@ fn text(pods: &[PodNumbers<'_>]) -> prometheus::Result<String> {
     registry.register(Box::new(container_memory))?;
     registry.register(Box::new(pod_cpu))?;
     registry.register(Box::new(pod_memory))?;
-    TextEncoder::new().encode_to_string(&registry.gather())
+    Ok(registry.gather())
 }

@@ -21,16 +21,7 @@ const MEMORY: u64 = 128 << 20;
 
 /// No threshold is met, whatever the machine has.
 fn without_thresholds() -> PressureSettings {
-    PressureSettings {
-        memory_available_bytes: 0,
-        disk_available_percent: 0,
-        files_free_percent: 0,
-        images_available_percent: 0,
-        image_files_free_percent: 0,
-        pids_available_percent: 0,
-        check: PERIOD,
-        ..PressureSettings::default()
-    }
+    PressureSettings { check: PERIOD, ..PressureSettings::without_thresholds() }
 }
 
 /// A pod that takes so many mebibytes of memory, each in its own time.

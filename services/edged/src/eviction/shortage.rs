@@ -64,7 +64,8 @@ impl ShortageTracker {
         began: Instant,
         now: Instant,
     ) -> Option<Shortage> {
-        let mut found: Option<(Shortage, bool)> = None;
+        let is_memory = |shortage: &Shortage| shortage.signal.resource() == Resource::Memory;
+        let mut found: Option<Shortage> = None;
         for (threshold, since) in self.thresholds.iter().zip(&mut self.met_since) {
             let Some(share) = measured.share(threshold.signal) else {
                 *since = None;
@@ -81,12 +82,11 @@ impl ShortageTracker {
                 continue;
             }
             let is_soft = threshold.grace.is_some();
-            let signal = threshold.signal;
+            let shortage =
+                Shortage { signal: threshold.signal, least, available: share.free, is_soft };
             // Memory first: the kernel kills for it soon. Then in the order of the thresholds, the hard ones first.
-            let is_memory = signal.resource() == Resource::Memory;
-            if found.as_ref().is_none_or(|(_, was_memory)| is_memory && !was_memory) {
-                let shortage = Shortage { signal, least, available: share.free, is_soft };
-                found = Some((shortage, is_memory));
+            if found.as_ref().is_none_or(|found| is_memory(&shortage) && !is_memory(found)) {
+                found = Some(shortage);
             }
         }
         if let Some(evicted) = &self.evicted {
@@ -96,7 +96,7 @@ impl ShortageTracker {
                 _ => self.evicted = None,
             }
         }
-        found.map(|(shortage, _)| shortage)
+        found
     }
 
     /// A pod is asked to go.

@@ -62,22 +62,43 @@ async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
 mod tests {
     use super::*;
 
+    /// Checks where the last rows of two files start, the older one first. Each case has the number of rows, and a start
+    /// in a file by its number.
+    async fn check(texts: [&str; 2], cases: &[(u64, &[(usize, u64)])]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = ["old", "new"].map(|name| dir.path().join(name));
+        for (file, text) in files.iter().zip(texts) {
+            std::fs::write(file, text).expect("written");
+        }
+        for (rows, starts) in cases {
+            let expected: Vec<_> =
+                starts.iter().map(|(file, start)| (files[*file].clone(), *start)).collect();
+            let found = last_rows(files.to_vec(), *rows).await.expect("readable");
+            assert_eq!(found, expected, "{rows}");
+        }
+    }
+
     #[tokio::test]
     async fn the_last_rows_may_lie_in_several_files() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-        std::fs::write(&old, "1\n2\n3\n").expect("written");
-        std::fs::write(&new, "4\n5\n").expect("written");
-        let files = || vec![old.clone(), new.clone()];
-        for (rows, expected) in [
-            (0, vec![(new.clone(), 4)]),
-            (1, vec![(new.clone(), 2)]),
-            (2, vec![(new.clone(), 0)]),
-            (3, vec![(old.clone(), 4), (new.clone(), 0)]),
-            (99, vec![(old.clone(), 0), (new.clone(), 0)]),
-        ] {
-            assert_eq!(last_rows(files(), rows).await.expect("readable"), expected, "{rows}");
-        }
+        let both: &[_] = &[(0, 4), (1, 0)];
+        let all: &[_] = &[(0, 0), (1, 0)];
+        let cases = [(0, &[(1, 4)][..]), (1, &[(1, 2)]), (2, &[(1, 0)]), (3, both), (99, all)];
+        check(["1\n2\n3\n", "4\n5\n"], &cases).await;
+    }
+
+    #[tokio::test]
+    async fn the_last_rows_may_lie_in_several_files_and_be_longer_than_a_read() {
+        let long = "x".repeat(100_000);
+        let old = format!("1\n{long}\n3\n");
+        let cases = [
+            (0, &[(1, 4)][..]),
+            (1, &[(1, 2)]),
+            (2, &[(1, 0)]),
+            (3, &[(0, 100_003), (1, 0)]),
+            (4, &[(0, 2), (1, 0)]),
+            (99, &[(0, 0), (1, 0)]),
+        ];
+        check([&old, "4\n5\n"], &cases).await;
     }
 
     #[tokio::test]
@@ -88,26 +109,6 @@ mod tests {
         std::fs::write(&path, format!("first\n{long}\nlast\n")).expect("written");
         let found = last_rows(vec![path.clone()], 2).await.expect("readable");
         assert_eq!(found, [(path, 6)]);
-    }
-
-    #[tokio::test]
-    async fn the_last_rows_may_lie_in_several_files_and_be_longer_than_a_read() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-        let long = "x".repeat(100_000);
-        std::fs::write(&old, format!("1\n{long}\n3\n")).expect("written");
-        std::fs::write(&new, "4\n5\n").expect("written");
-        let files = || vec![old.clone(), new.clone()];
-        for (rows, expected) in [
-            (0, vec![(new.clone(), 4)]),
-            (1, vec![(new.clone(), 2)]),
-            (2, vec![(new.clone(), 0)]),
-            (3, vec![(old.clone(), 100_003), (new.clone(), 0)]),
-            (4, vec![(old.clone(), 2), (new.clone(), 0)]),
-            (99, vec![(old.clone(), 0), (new.clone(), 0)]),
-        ] {
-            assert_eq!(last_rows(files(), rows).await.expect("readable"), expected, "{rows}");
-        }
     }
 
     #[tokio::test]

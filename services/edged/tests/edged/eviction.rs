@@ -15,16 +15,7 @@ use crate::fake_edge::{asked_delete, latest_status};
 const MIB: u64 = 1 << 20;
 
 fn settings() -> PressureSettings {
-    PressureSettings {
-        memory_available_bytes: 0,
-        disk_available_percent: 0,
-        files_free_percent: 0,
-        images_available_percent: 0,
-        image_files_free_percent: 0,
-        pids_available_percent: 0,
-        check: Duration::from_millis(20),
-        ..PressureSettings::default()
-    }
+    PressureSettings { check: Duration::from_millis(20), ..PressureSettings::without_thresholds() }
 }
 
 async fn edged(bench: &Bench, pressure: PressureSettings) -> (Handle, MemoryRuntime) {

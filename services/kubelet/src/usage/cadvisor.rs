@@ -8,9 +8,11 @@ use headwater_edged::pod::every_container;
 use headwater_edged::runtime::{DiskUsage, ProcessUsage, RunState, RuntimeError};
 use http::Response;
 use k8s_openapi::api::core::v1::Pod;
-use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{CounterVec, GaugeVec, Opts, Registry};
 
-use super::{NANOS, PodNumbers, measured, response};
+use super::{NANOS, PodNumbers, measured};
+use crate::metrics::response;
 use crate::response::Body;
 
 const LABELS: [&str; 4] = ["container", "image", "namespace", "pod"];
@@ -23,7 +25,7 @@ pub(crate) async fn cadvisor(
     pods: &NodePods,
     listed: &[Pod],
 ) -> Result<Response<Body>, RuntimeError> {
-    response(text(pods, &measured(pods, listed).await?))
+    Ok(response(families(pods, &measured(pods, listed).await?)))
 }
 
 /// The metrics, by what cAdvisor calls them.
@@ -37,7 +39,7 @@ struct ContainerMetrics {
     start_time: GaugeVec,
 }
 
-fn text(pods: &NodePods, measured: &[PodNumbers<'_>]) -> prometheus::Result<String> {
+fn families(pods: &NodePods, measured: &[PodNumbers<'_>]) -> prometheus::Result<Vec<MetricFamily>> {
     let registry = Registry::new();
     let metrics = ContainerMetrics::new(&registry)?;
     for pod in measured {
@@ -61,7 +63,7 @@ fn text(pods: &NodePods, measured: &[PodNumbers<'_>]) -> prometheus::Result<Stri
             }
         }
     }
-    TextEncoder::new().encode_to_string(&registry.gather())
+    Ok(registry.gather())
 }
 
 impl ContainerMetrics {

@@ -227,7 +227,6 @@ impl SinkRun {
                 }
             }
         }
-        // The latest comes first: the Nodes, without which no pod can be written.
         // In an order, so that a run in a simulation is the same again. The latest comes first: the Nodes,
         // without which no pod can be written.
         ids.sort_by(|a, b| b.cmp(a));
