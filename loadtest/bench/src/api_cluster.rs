@@ -13,7 +13,7 @@ use headwater_e2e::proxy::Proxy;
 use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::inventory::Inventory;
 use headwater_loadtest::kernel::{processor_time, resident_bytes};
-use headwater_loadtest::latency::{Latency, Quantiles};
+use headwater_loadtest::latency::{Latency, Quantiles, histogram, record};
 use headwater_loadtest::object::{NAMESPACE, ObjectSpec};
 use headwater_loadtest::schedule::{Turn, at_once};
 use headwater_loadtest::sightings::{Load, Sightings};
@@ -57,10 +57,20 @@ pub(crate) struct ApiCluster {
 pub(crate) struct Taken {
     /// From the intended moment of each change to the moment when the edge shows it.
     pub(crate) latency: Quantiles,
+    /// From the intended moment of each change to the answer of the API server.
+    pub(crate) answer_latency: Quantiles,
     /// When the API server answered the last request.
     pub(crate) answered: Instant,
     /// When the edge showed the last change.
     pub(crate) seen: Instant,
+}
+
+/// The answers of the API server to a load.
+pub(crate) struct Answered {
+    /// When it answered the last request.
+    pub(crate) last: Instant,
+    /// From the intended moment of each change.
+    latency: Quantiles,
 }
 
 /// What one request does.
@@ -100,9 +110,9 @@ impl ApiCluster {
     /// When a request is refused, or a change is not shown.
     pub(crate) fn load(&self, turns: &[Turn]) -> Result<Taken, Failure> {
         let latency = Arc::new(Latency::new(SEEN_WITHIN));
-        let answered = self.send(turns, &latency)?;
+        let Answered { last: answered, latency: answer_latency } = self.send(turns, &latency)?;
         let seen = self.wait_seen()?;
-        Ok(Taken { latency: latency.whole(), answered, seen })
+        Ok(Taken { latency: latency.whole(), answer_latency, answered, seen })
     }
 
     /// Creates objects at once, or deletes them, and waits until the edge shows it.
@@ -113,11 +123,11 @@ impl ApiCluster {
         self.load(&at_once(objects, deletes))
     }
 
-    /// Sends each change at its moment. Returns when the last request was answered.
+    /// Sends each change at its moment, and waits for the answers.
     ///
     /// # Errors
     /// When a request is refused.
-    pub(crate) fn send(&self, turns: &[Turn], latency: &Arc<Latency>) -> Result<Instant, Failure> {
+    pub(crate) fn send(&self, turns: &[Turn], latency: &Arc<Latency>) -> Result<Answered, Failure> {
         let began = Instant::now() + Duration::from_millis(100);
         let load = Load { began, measured_from: Duration::ZERO, latency: latency.clone() };
         let first = self.sightings.begin(turns, load);
@@ -130,6 +140,7 @@ impl ApiCluster {
                 let object = &self.inventory.objects[turn.object as usize];
                 let value = object.value(&self.inventory.nodes, number, 0);
                 let (api, object, request) = (self.api.clone(), object.clone(), self.request(turn));
+                let intended = began + turn.at;
                 under_way.spawn(async move {
                     let _room = room;
                     match request {
@@ -139,12 +150,14 @@ impl ApiCluster {
                         Request::Patch => api.patch(&path(&object), &value).await,
                         Request::Delete => api.delete(&path(&object)).await,
                     }
+                    .map(|()| intended.elapsed())
                 });
             }
+            let mut answers = histogram();
             while let Some(sent) = under_way.join_next().await {
-                sent.tried("a request")??;
+                record(&mut answers, sent.tried("a request")??);
             }
-            Ok(Instant::now())
+            Ok(Answered { last: Instant::now(), latency: Quantiles::of(&answers) })
         })
     }
 

@@ -1,6 +1,7 @@
 //! What the machine does at best with the same bytes: nothing of Headwater's is in the way.
 
 pub(crate) mod consumer;
+pub(crate) mod cri;
 pub(crate) mod file;
 pub(crate) mod h2;
 pub(crate) mod patch;

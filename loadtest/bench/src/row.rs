@@ -156,6 +156,14 @@ pub(crate) const ROWS: &[Row] = &[
                 objects from the API to an edge, statuses back, kills, and a thousand idle nodes.",
         measure: rows::api::measure,
     },
+    Row {
+        number: 21,
+        name: "containers",
+        about: "Pods as containers of a real containerd, on one edge: from the source to Ready in the \
+                cloud, a killed container, 110 at once and idle, and a machine that starts again; \
+                against raw calls of the runtime.",
+        measure: rows::containers::measure,
+    },
 ];
 
 impl Row {

@@ -29,7 +29,7 @@ use tonic::transport::Channel;
 
 use crate::api::{ApiClient, node};
 use crate::api_cluster::{
-    ApiCluster, CONTROLLER, HUB, NODE, cloud, control_plane, processor_time_of, wait_leases,
+    ApiCluster, CONTROLLER, HUB, NODE, Taken, cloud, control_plane, processor_time_of, wait_leases,
 };
 use crate::bound::Bound;
 use crate::figure::{Figure, RowResult};
@@ -142,6 +142,7 @@ impl World {
         run.step("pods, 5/s");
         let taken = self.cluster.load(&at_rate(5, created.clone()))?;
         measured.push_latency("create, 5/s", &taken.latency, [(11.7, 4.0), (23.0, 12.0)]);
+        push_answer("create, 5/s", &taken, measured);
         run.step("their deletion");
         self.cluster.all(created, true)?;
         let created = self.next(MANY);
@@ -167,6 +168,7 @@ impl World {
         let count = run.pick(PODS_PER_NODE, P99_SAMPLES);
         let turns = at_rate(5, (0..count).map(|_| config_map));
         let taken = self.cluster.load(&turns)?;
+        push_answer("ConfigMap update, 5/s", &taken, measured);
         run.step("Kafka alone");
         let brokers = self.cluster.fleet.kafka.bootstrap();
         let bare = topic(&brokers, 0, &self.cluster.runtime)?;
@@ -376,6 +378,12 @@ impl World {
 /// Restarts of the cloud, of each kind.
 fn rounds(run: &Run) -> usize {
     run.pick(2, 20)
+}
+
+/// The share of the API server in a latency: it syncs its store before it answers.
+fn push_answer(what: &str, taken: &Taken, measured: &mut RowResult) {
+    let ms = taken.answer_latency.p50_ms.unwrap_or(f64::NAN);
+    measured.push(Figure::alone(&format!("{what}: ms to the API server's answer, p50"), ms.into()));
 }
 
 fn latency() -> Arc<Latency> {
