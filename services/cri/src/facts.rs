@@ -17,9 +17,11 @@ use crate::spec::{BOOT, CONTAINER_NAME, MESSAGE_POLICY, NodeFacts, POD_UID};
 const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The reason of a run whose start failed, and the words in its message if the call was cut off: the runtime kills
-/// what it has started when the pod worker goes away during the call.
+/// what it has started when the pod worker goes away during the call. The last words are those of a shim that it was
+/// starting.
 pub(crate) const START_ERROR: &str = "StartError";
-const CUT_OFF: [&str; 2] = ["context canceled", "context deadline exceeded"];
+const CUT_OFF: [&str; 3] =
+    ["context canceled", "context deadline exceeded", "start failed: : signal: killed"];
 
 /// A sandbox by its status; `None` if its labels are not those of a pod.
 pub(crate) fn sandbox(status: PodSandboxStatus) -> Option<(String, Sandbox)> {
@@ -84,11 +86,13 @@ pub(crate) fn run(
 }
 
 /// Whether an ended run is no failure of its container: the machine went down under it, or its start was cut off by
-/// the end of the pod worker or of the runtime, which kills it then.
+/// the end of the pod worker or of the runtime, which kills it then. A runtime that was killed in between has an end
+/// without a start.
 fn is_interrupted(status: &ContainerStatus, is_of_boot: bool) -> bool {
     match status.reason.as_str() {
-        UNSEEN => !is_of_boot || time(status.started_at).is_none(),
         START_ERROR => CUT_OFF.iter().any(|words| status.message.contains(words)),
+        _ if time(status.started_at).is_none() => true,
+        UNSEEN => !is_of_boot,
         _ => false,
     }
 }
@@ -117,4 +121,40 @@ pub(crate) fn pod_uid(uid: &str) -> Option<PodUid> {
 /// A time of the CRI: nanoseconds, and 0 for none.
 fn time(nanoseconds: i64) -> Option<Timestamp> {
     (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_was_cut_off_is_no_failure_of_its_container() {
+        for (reason, message, started_at, is_of_boot, expected) in [
+            ("Error", "", 7, true, false),
+            ("Completed", "", 7, true, false),
+            ("StartError", "exec: \"nope\": executable file not found in $PATH", 0, true, false),
+            ("StartError", "failed to start containerd task: context canceled", 0, true, true),
+            (
+                "StartError",
+                "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown",
+                0,
+                true,
+                true,
+            ),
+            // The runtime was killed between the start and its own record of it.
+            ("Error", "", 0, true, true),
+            ("Unknown", "", 0, true, true),
+            // The runtime was killed between the end and its own record of it.
+            ("Unknown", "", 7, true, false),
+            ("Unknown", "", 7, false, true),
+        ] {
+            let status = ContainerStatus {
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                started_at,
+                ..ContainerStatus::default()
+            };
+            assert_eq!(is_interrupted(&status, is_of_boot), expected, "{status:?}");
+        }
+    }
 }

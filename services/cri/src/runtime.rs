@@ -474,7 +474,9 @@ impl Runtime for CriRuntime {
                 if !self.undo_start(id, run).await.map_err(|error| failed(&error))? {
                     return Ok(());
                 }
-                run.attempt
+                // Its process may have run: the number is that of one run only.
+                let may_have_run = inner.files.is_starting(&pod.uid, name, run.attempt);
+                run.attempt + u32::from(may_have_run)
             }
             Some((_, run)) => run.attempt + 1,
         };
@@ -496,6 +498,7 @@ impl Runtime for CriRuntime {
             phase: Phase::Created,
         };
         inner.learn(Fact::Run(id.clone(), run));
+        inner.files.mark_starting(&pod.uid, name, attempt).await?;
         let request = StartContainerRequest { container_id: id.clone() };
         let started = self.client().start_container(request).await;
         let status = inner.run_status(&id, &sandbox).await;

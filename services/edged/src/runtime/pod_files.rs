@@ -40,6 +40,9 @@ const MESSAGE_FILE: &str = "termination-log";
 /// The file of a run that ended for the machine's sake.
 const INTERRUPTED_FILE: &str = "interrupted";
 
+/// The mark of a run whose start was asked of a runtime.
+const STARTING_FILE: &str = "starting";
+
 /// The file of a run whose end was observed.
 const END_FILE: &str = "end.json";
 
@@ -229,6 +232,32 @@ impl PodFiles {
     /// Whether a run ends, or ended, for the machine's sake.
     pub fn is_interrupted(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
         self.0.paths.run(pod, container, attempt).join(INTERRUPTED_FILE).exists()
+    }
+
+    /// Marks a run whose start is about to be asked of the runtime. The mark outlives this process, and not a crash of
+    /// the machine, which no process outlives.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn mark_starting(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+    ) -> Result<(), RuntimeError> {
+        let dir = self.0.paths.run(pod, container, attempt);
+        blocking(move || {
+            let path = dir.join(STARTING_FILE);
+            fs::create_dir_all(&dir).map_err(FileError::new("create", &dir))?;
+            fs::write(&path, b"").map_err(FileError::new("mark", path))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether the start of a run was, or may have been, asked of the runtime.
+    pub fn is_starting(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
+        self.0.paths.run(pod, container, attempt).join(STARTING_FILE).exists()
     }
 
     /// Writes the end of a run as it was observed. It is durable when this returns.

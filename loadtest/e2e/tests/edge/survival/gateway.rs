@@ -20,6 +20,9 @@ pub(super) const VICTIM: &str = "victim";
 
 const POLL: Duration = Duration::from_millis(50);
 
+/// A machine that runs tests may have a disk that is nearly full, which is not what is tested.
+const SETTINGS: &str = "[pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n";
+
 /// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -51,9 +54,13 @@ impl Gateway {
         let socket = edge.data().join("nodes").join(NODE).join("edge.sock");
         let socket = socket.to_str().expect("UTF-8");
         let endpoint = containerd.endpoint();
-        let args = ["edged", "--edge", socket, "--node", NODE, "--runtime", "cri"];
-        let edged = Process::start(&[&args[..], &["--cri-endpoint", &endpoint]].concat());
         let notes = tempfile::tempdir().expect("a folder");
+        let settings = notes.path().join("edged.toml");
+        fs::write(&settings, SETTINGS).expect("written");
+        let settings = settings.display().to_string();
+        let args = ["edged", "--config", &settings, "--edge", socket, "--node", NODE];
+        let runtime = ["--runtime", "cri", "--cri-endpoint", &endpoint];
+        let edged = Process::start(&[&args[..], &runtime].concat());
         Self { edged, edge, cloud, containerd, notes }
     }
 

@@ -201,8 +201,8 @@ impl Workload {
             let starts = self.starts(name).len() as u64;
             let is_right = match one["restartCount"].as_u64() {
                 Some(0) => starts == 1,
-                // The runtime, or its caller, was killed in the midst of a start.
-                Some(count) => (1..=count + 1).contains(&starts) && has_start_error(one),
+                // The runtime, or its caller, was killed in the midst of a start. The runtime may have lost that run.
+                Some(count) => (1..=count + 1).contains(&starts) && has_no_end(one),
                 None => false,
             };
             if !is_right {
@@ -319,10 +319,10 @@ impl Workload {
 }
 
 /// Whether the run before the latest one ended in the midst of its start.
-fn has_start_error(one: &Value) -> bool {
+fn has_no_end(one: &Value) -> bool {
     let last = &one["lastState"]["terminated"];
-    let reason = last["reason"].as_str().unwrap_or_default();
-    last["startedAt"].is_null() && ["StartError", "ContainerStatusUnknown"].contains(&reason)
+    let reasons = [Value::Null, "StartError".into(), "ContainerStatusUnknown".into()];
+    last["startedAt"].is_null() && reasons.contains(&last["reason"])
 }
 
 /// A time of a status in seconds, and 0 for none.
