@@ -275,7 +275,6 @@ fn node_facts(
         memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
         huge_page_sizes: huge_page_sizes(),
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
-        has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
         has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
         has_stop_signal: has_stop_signal(version),
         handlers: handlers.collect(),

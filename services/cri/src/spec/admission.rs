@@ -6,12 +6,21 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{NodeFacts, profiles, sysctls};
 
+/// The operating system of the node, as a pod names it.
+const OS: &str = "linux";
+
 /// Admits a pod, or says why it fails for good.
 ///
 /// # Errors
-/// The pod sets a sysctl that is not safe (`pkg/kubelet/sysctl/allowlist.go`), or has an AppArmor profile
-/// on a node without AppArmor (`pkg/security/apparmor/validate.go`).
+/// The pod is for another operating system (`pkg/kubelet/lifecycle/predicate.go`), sets a sysctl that is not safe
+/// (`pkg/kubelet/sysctl/allowlist.go`), or has an AppArmor profile on a node without AppArmor
+/// (`pkg/security/apparmor/validate.go`).
 pub fn admit(pod: &Pod, node: &NodeFacts) -> Result<(), Rejection> {
+    let os = pod.spec.as_ref().and_then(|spec| spec.os.as_ref());
+    if os.is_some_and(|os| os.name != OS) {
+        let message = "Failed to admit pod as the OS field doesn't match node OS".to_owned();
+        return Err(Rejection { reason: "PodOSNotSupported", message });
+    }
     sysctls::sysctls(pod, node).map_err(|why| Rejection {
         reason: "SysctlForbidden",
         message: format!("forbidden sysctl: {}", why.message),

@@ -39,8 +39,6 @@ pub struct NodeFacts {
     pub seccomp_dir: PathBuf,
     /// The kernel has AppArmor, and the runtime uses it.
     pub has_apparmor: bool,
-    /// The kernel has SELinux, and the runtime uses it.
-    pub has_selinux: bool,
     /// The runtime names the feature `supplemental_groups_policy`.
     pub has_groups_policy: bool,
     /// The runtime sends the stop signal of a container's spec (KEP-4960). An earlier one takes no notice
@@ -85,7 +83,6 @@ impl Default for NodeFacts {
             huge_page_sizes: Vec::new(),
             seccomp_dir: PathBuf::from("/var/lib/kubelet/seccomp"),
             has_apparmor: false,
-            has_selinux: false,
             has_groups_policy: false,
             has_stop_signal: false,
             handlers: BTreeMap::new(),

@@ -4,7 +4,7 @@
 use headwater_edged::container::WaitReason;
 use headwater_edged::container::credentials::{self, Credentials};
 use headwater_edged::pod::all_containers;
-use k8s_openapi::api::core::v1::{Capabilities, Container, Pod, SELinuxOptions};
+use k8s_openapi::api::core::v1::{Capabilities, Container, Pod};
 
 use super::container::ImageFacts;
 use super::namespaces::namespaces;
@@ -54,7 +54,7 @@ pub(super) fn of_sandbox(
     let id = |id: Option<u32>| id.map(|id| Int64Value { value: id.into() });
     Ok(LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod, None)),
-        selinux_options: selinux(None, pod, node)?,
+        selinux_options: selinux(None, pod),
         run_as_user: id(credentials.user),
         // A group without a user is no user of a runtime.
         run_as_group: id(credentials.group.filter(|_| credentials.user.is_some())),
@@ -104,7 +104,7 @@ pub(super) fn of_container(
         capabilities: capabilities(pod, container, own.capabilities.as_ref())?,
         privileged: is_privileged(container),
         namespace_options: Some(namespaces(pod, target)),
-        selinux_options: selinux(Some(container), pod, node)?,
+        selinux_options: selinux(Some(container), pod),
         run_as_user: id,
         run_as_group: credentials.group.map(|group| Int64Value { value: group.into() }),
         run_as_username: name,
@@ -167,30 +167,15 @@ fn capabilities(
     }))
 }
 
-/// The label: the container's, else the pod's. A runtime without SELinux would take no notice of it.
-fn selinux(
-    container: Option<&Container>,
-    pod: &Pod,
-    node: &NodeFacts,
-) -> Result<Option<SeLinuxOption>, WaitReason> {
+/// The label: the container's, else the pod's. A runtime without SELinux takes no notice of it, as under a kubelet.
+fn selinux(container: Option<&Container>, pod: &Pod) -> Option<SeLinuxOption> {
     let own = container.and_then(|container| own_security(container).se_linux_options.as_ref());
-    let Some(options) = own.or(pod_security(pod).se_linux_options.as_ref()) else {
-        return Ok(None);
-    };
-    if !node.has_selinux && *options != SELinuxOptions::default() {
-        let place = match (container, own) {
-            (Some(container), Some(_)) => credentials::path(pod, container),
-            _ => "spec".to_owned(),
-        };
-        return Err(refused(format!(
-            "{place}.securityContext.seLinuxOptions: the node has no SELinux: leave it out"
-        )));
-    }
+    let options = own.or(pod_security(pod).se_linux_options.as_ref())?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    Ok(Some(SeLinuxOption {
+    Some(SeLinuxOption {
         user: text(&options.user),
         role: text(&options.role),
         r#type: text(&options.type_),
         level: text(&options.level),
-    }))
+    })
 }

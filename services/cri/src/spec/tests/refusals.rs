@@ -38,11 +38,6 @@ fn what_cannot_be_had_is_refused_by_its_field() {
             json!({"securityContext": {"capabilities": {"add": ["CHOWN", "FLY"]}}}),
             "spec.containers[0].securityContext.capabilities.add[1]: \"FLY\"",
         ),
-        (
-            plain(),
-            json!({"securityContext": {"seLinuxOptions": {"level": "s0"}}}),
-            "spec.containers[0].securityContext.seLinuxOptions",
-        ),
         (plain(), json!({"securityContext": {"procMount": "Half"}}), "procMount: \"Half\""),
         (plain(), json!({"securityContext": {"runAsUser": -1}}), "runAsUser: -1"),
         (
@@ -98,7 +93,6 @@ fn what_cannot_be_had_is_refused_by_its_field() {
 fn what_can_be_had_is_not_refused() {
     let able = NodeFacts {
         has_apparmor: true,
-        has_selinux: true,
         has_groups_policy: true,
         has_stop_signal: true,
         handlers: [
@@ -213,5 +207,9 @@ fn a_pod_fails_where_a_kubelet_does_not_admit_it() {
     ] {
         let found = admit(&security(context.clone()), &node()).err();
         assert_eq!(found.map(|why| why.reason), reason, "{context}");
+    }
+    for (os, reason) in [("linux", None), ("windows", Some("PodOSNotSupported"))] {
+        let found = admit(&pod(json!({"os": {"name": os}}), json!({})), &node()).err();
+        assert_eq!(found.map(|why| why.reason), reason, "{os}");
     }
 }
