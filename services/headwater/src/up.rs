@@ -48,7 +48,6 @@ use crate::settings::controller::manifests_are_there;
 use crate::settings::kubelet::Listen;
 use crate::settings::kubernetes::Kubernetes;
 use crate::settings::pods::PodBounds;
-use crate::settings::pressure::Pressure;
 use crate::settings::streams::Streams;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
@@ -231,8 +230,7 @@ impl Composition {
                 runtime: Some(runtime(settings.runtime, true, &settings.cri)?),
                 pod_bounds: PodBounds {
                     node_address: settings.node_address,
-                    // The nodes share a person's machine: they report that it lacks a resource, and lose no pod.
-                    pressure: Pressure { evict: false, ..Pressure::default() },
+                    pressure: settings.pressure,
                     ..PodBounds::default()
                 },
                 // One address is not that of several nodes.

@@ -18,6 +18,7 @@ use super::cri::Cri;
 use super::kubelet::Kubelet;
 use super::kubernetes::Kubernetes;
 use super::pods::check_node_address;
+use super::pressure::Pressure;
 use crate::kafka::Kafka;
 
 /// The default number of nodes: two show that a node has its own stream.
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     /// The kubelet's servers of the nodes, on one port.
     #[serde(default)]
     pub(crate) kubelet: Kubelet,
+    /// When a node lacks a resource. The nodes share a person's machine: by default they report it, and lose no pod.
+    pub(crate) pressure: Pressure,
     /// The address of the nodes and of their pods. The default is loopback.
     pub(crate) node_address: Option<IpAddr>,
     /// The interval of the pod status snapshots besides those on change.
@@ -82,6 +85,7 @@ impl Default for Settings {
             runtime: Runtime::Process,
             cri: Cri::default(),
             kubelet: Kubelet::default(),
+            pressure: Pressure { evict: false, ..Pressure::default() },
             node_address: None,
             sync_interval: META_SYNC_INTERVAL,
             kubernetes: Kubernetes::default(),
@@ -108,6 +112,7 @@ impl headwater_settings::Settings for Settings {
         check_node_address(self.node_address)?;
         self.cri.check(Some(self.runtime))?;
         self.kubelet.door()?;
+        self.pressure.check()?;
         // Manifests and objects are arguments: `up` compares them.
         self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
