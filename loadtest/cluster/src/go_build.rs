@@ -72,7 +72,9 @@ impl GoBuild<'_> {
         self.source.write(&source)?;
         let mut command = Command::new(self.go);
         command.current_dir(source).args(["build", "-v", "-trimpath", "-buildvcs=false"]);
-        command.arg("-ldflags").arg(self.source.linker_flags()).arg("-o").arg(output).arg("./...");
+        command.arg("-ldflags").arg(self.source.linker_flags()).arg("-o").arg(output);
+        // The packages of the module, and the programs of others that its file names.
+        command.args(["./...", "tool"]);
         // Static programs; and no setting of the user's for other modules.
         command.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
         // Gigabytes that no later build reads.

@@ -1,4 +1,5 @@
-//! The programs in the user's cache: the parts of a control plane with kubectl, and the suite of tests.
+//! The programs in the user's cache: the parts of a control plane with kubectl, the suite of tests, and
+//! the program of its pods.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,6 +20,9 @@ const NAME: &str = "control-plane";
 
 /// The file of the suite, named after its package.
 const SUITE: &str = "suite";
+
+/// The file of the program in the suite's images, named after its package.
+const AGNHOST: &str = "agnhost";
 
 /// The folder beside it of links, for a search path.
 const LINKS: &str = "bin";
@@ -100,6 +104,11 @@ impl Program {
     /// A command that runs Kubernetes' own tests, see `suite`.
     pub(crate) fn suite(&self) -> Command {
         Command::new(self.home.join(SUITE))
+    }
+
+    /// The program that most pods of the suite run. Their images have it as `/agnhost`.
+    pub fn agnhost(&self) -> PathBuf {
+        self.home.join(AGNHOST)
     }
 
     /// A command that runs one of its parts.

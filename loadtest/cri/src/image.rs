@@ -29,6 +29,7 @@ pub struct Image {
     name: String,
     entries: Vec<Entry>,
     entrypoint: Vec<String>,
+    command: Vec<String>,
     user: String,
 }
 
@@ -49,7 +50,13 @@ enum Content {
 impl Image {
     /// An image without files.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), entries: Vec::new(), entrypoint: Vec::new(), user: String::new() }
+        Self {
+            name: name.into(),
+            entries: Vec::new(),
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            user: String::new(),
+        }
     }
 
     /// [`PAUSE_IMAGE`].
@@ -115,6 +122,13 @@ impl Image {
         self
     }
 
+    /// The arguments of the command, if a container's pod names neither arguments nor a command.
+    #[must_use]
+    pub fn command<const N: usize>(mut self, words: [&str; N]) -> Self {
+        self.command = words.map(str::to_owned).to_vec();
+        self
+    }
+
     /// The user of a container whose pod names none.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
@@ -147,7 +161,8 @@ impl Image {
         let config = json!({
             "architecture": architecture(), "os": "linux",
             "config": {
-                "Entrypoint": self.entrypoint, "User": self.user, "Env": ["PATH=/bin"],
+                "Entrypoint": self.entrypoint, "Cmd": self.command,
+                "User": self.user, "Env": ["PATH=/bin"],
             },
             "rootfs": {"type": "layers", "diff_ids": [digest]},
         });

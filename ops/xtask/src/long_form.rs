@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 use crate::place::Place;
 
 /// The commands with a long form, in the order of their report.
-pub(crate) const ALL: [&str; 7] = [
+pub(crate) const ALL: [&str; 8] = [
     "survive crash",
     "survive power",
     "survive kafka",
     "survive sim",
     "survive conformance",
+    "survive node-conformance",
     "fuzz",
     "bench",
 ];

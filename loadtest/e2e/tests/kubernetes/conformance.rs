@@ -4,20 +4,21 @@
 //! these files fails; so does a case that it lists as passing and that does not pass. Some run in every
 //! check, all of them with `cargo xtask survive conformance --rounds 1`.
 
-mod list;
-
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use headwater_cluster::{
-    CaseOutcome, CaseResult, ControlPlaneSettings, Program, SuiteCase, SuiteRun,
-};
+use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
 use headwater_e2e::running::Running;
 use serde_json::json;
 
-use self::list::CaseList;
+use crate::case_list::{CaseList, failures};
 use crate::world::{USER, create, deployed, kubectl, node};
+
+/// See [`CaseList`].
+const LIST: &str = include_str!("conformance/cases.yaml");
+
+/// The mark of a case that every cluster passes.
+const CONFORMANCE: &str = "[Conformance]";
 
 /// As many as the cases need: some place pods on two nodes at once, some on each.
 const NODES: [&str; 3] = ["gw-1", "gw-2", "gw-3"];
@@ -40,12 +41,12 @@ const ROUNDS: &str = "HEADWATER_CONFORMANCE_ROUNDS";
 fn the_list_has_every_conformance_case_of_its_files() {
     let program = Program::prepare().expect("the suite");
     let suite = SuiteCase::all(&program).expect("its cases");
-    assert_eq!(CaseList::load().differences(&suite), [""; 0]);
+    assert_eq!(CaseList::parse(LIST).differences(&suite, CONFORMANCE), [""; 0]);
 }
 
 #[test]
 fn cases_of_kubernetes_pass_on_edges() {
-    let list = CaseList::load();
+    let list = CaseList::parse(LIST);
     let rounds: Option<u64> =
         std::env::var(ROUNDS).ok().map(|text| text.parse().expect("a number"));
     let (cluster, kubeconfig) = deployed(ControlPlaneSettings::default());
@@ -84,16 +85,4 @@ fn cases_of_kubernetes_pass_on_edges() {
     }
     let log = cluster.audit_log().expect("an audit log");
     assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
-}
-
-/// The cases without a pass, a line each. Prints every result.
-fn failures(cases: &[&str], results: &BTreeMap<String, CaseResult>) -> Vec<String> {
-    for (case, CaseResult { outcome, took }) in results {
-        println!("{:>5.0} s  {case}: {outcome:?}", took.as_secs_f64());
-    }
-    let missing = cases.iter().filter(|case| !results.contains_key(**case));
-    let missing = missing.map(|case| format!("{case}: the suite has no result of it"));
-    let failed = results.iter().filter(|(_, result)| result.outcome != CaseOutcome::Passed);
-    let failed = failed.map(|(case, result)| format!("{case}: {:?}", result.outcome));
-    missing.chain(failed).collect()
 }

@@ -1,8 +1,10 @@
 //! Headwater on a real Kubernetes API: the built program, and a control plane on loopback.
 
 mod bad_input;
+mod case_list;
 mod conformance;
 mod controllers;
+mod node_cases;
 mod pods;
 mod readme;
 mod requests;

@@ -1,19 +1,14 @@
-//! The list of cases: which pass, and why the others cannot.
+//! A list of cases of Kubernetes' own tests: which pass, and why the others cannot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_cluster::SuiteCase;
+use headwater_cluster::{CaseOutcome, CaseResult, SuiteCase};
 use serde::Deserialize;
-
-const LIST: &str = include_str!("cases.yaml");
-
-/// The mark of a case of Kubernetes' conformance.
-const CONFORMANCE: &str = "[Conformance]";
 
 /// The cases of the suite that are about nodes and what is scheduled to them.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct CaseList {
+pub(crate) struct CaseList {
     files: Vec<CaseFile>,
 }
 
@@ -42,25 +37,26 @@ struct ExcludedCase {
 }
 
 impl CaseList {
-    /// The list of the repository.
-    pub(super) fn load() -> Self {
-        serde_saphyr::from_str(LIST).expect("a list of cases")
+    /// A list of the repository.
+    pub(crate) fn parse(list: &str) -> Self {
+        serde_saphyr::from_str(list).expect("a list of cases")
     }
 
     /// The cases that run in every check.
-    pub(super) fn every_check(&self) -> Vec<&str> {
+    pub(crate) fn every_check(&self) -> Vec<&str> {
         self.files.iter().flat_map(|file| &file.every_check).map(String::as_str).collect()
     }
 
     /// All cases that pass.
-    pub(super) fn passing(&self) -> Vec<&str> {
+    pub(crate) fn passing(&self) -> Vec<&str> {
         let names =
             self.files.iter().flat_map(|file| file.every_check.iter().chain(&file.long_form));
         names.map(String::as_str).collect()
     }
 
-    /// The differences between the list and the cases that the suite has, a line each.
-    pub(super) fn differences(&self, suite: &[SuiteCase]) -> Vec<String> {
+    /// The differences between the list and the cases that the suite has, a line each. The list must have every case
+    /// of its files with this mark.
+    pub(crate) fn differences(&self, suite: &[SuiteCase], mark: &str) -> Vec<String> {
         let mut differences = Vec::new();
         for file in &self.files {
             let of_file = suite.iter().filter(|case| case.file == file.file);
@@ -75,7 +71,7 @@ impl CaseList {
             }
             let unknown = listed.difference(&names);
             differences.extend(unknown.map(|name| format!("{}: no such case: {name}", file.file)));
-            let missing = names.difference(&listed).filter(|name| name.contains(CONFORMANCE));
+            let missing = names.difference(&listed).filter(|name| name.contains(mark));
             differences.extend(missing.map(|name| format!("{}: not listed: {name}", file.file)));
             let unexplained = file.excluded.iter().filter(|excluded| excluded.reason.is_empty());
             differences.extend(
@@ -84,6 +80,18 @@ impl CaseList {
         }
         differences
     }
+}
+
+/// The cases without a pass, a line each. Prints every result.
+pub(crate) fn failures(cases: &[&str], results: &BTreeMap<String, CaseResult>) -> Vec<String> {
+    for (case, CaseResult { outcome, took }) in results {
+        println!("{:>5.0} s  {case}: {outcome:?}", took.as_secs_f64());
+    }
+    let missing = cases.iter().filter(|case| !results.contains_key(**case));
+    let missing = missing.map(|case| format!("{case}: the suite has no result of it"));
+    let failed = results.iter().filter(|(_, result)| result.outcome != CaseOutcome::Passed);
+    let failed = failed.map(|(case, result)| format!("{case}: {:?}", result.outcome));
+    missing.chain(failed).collect()
 }
 
 #[test]
@@ -104,5 +112,5 @@ fn a_difference_between_list_and_suite_is_named() {
         "a.go: not listed: four [Conformance]",
         "a.go: no reason: three",
     ];
-    assert_eq!(list.differences(&suite), expected);
+    assert_eq!(list.differences(&suite, "[Conformance]"), expected);
 }

@@ -1,0 +1,159 @@
+//! Kubernetes' own tests of a node, on an edge that runs containers.
+//!
+//! `node_cases/cases.yaml` lists every case with the mark `[NodeConformance]` of these files. Some run in every
+//! check, all of them with `cargo xtask survive node-conformance --rounds 1`. Control plane, program, suite and
+//! containers share one network, as on a machine with a kubelet.
+
+use std::fs;
+use std::net::TcpListener;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
+use headwater_cri_lab::{Containerd, ContainerdSettings, Image};
+use headwater_e2e::running::Running;
+use serde_json::json;
+
+use crate::case_list::{CaseList, failures};
+use crate::world::{create, deployed, kubectl, node};
+
+/// See [`CaseList`].
+const LIST: &str = include_str!("node_cases/cases.yaml");
+
+/// The mark of a case that every node passes.
+const NODE_CONFORMANCE: &str = "[NodeConformance]";
+
+const NODE: &str = "gw-1";
+
+/// Cases at once. Most of them wait most of their time.
+const AT_ONCE: NonZeroUsize = NonZeroUsize::new(12).expect("not zero");
+
+/// The time limit of the cases of every check, and of all cases.
+const CHECK_WITHIN: Duration = Duration::from_mins(6);
+const ROUND_WITHIN: Duration = Duration::from_mins(90);
+
+/// The variable with the number of rounds of all cases.
+const ROUNDS: &str = "HEADWATER_NODE_CONFORMANCE_ROUNDS";
+
+/// The images of the suite, at the versions that it names.
+const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
+const BUSYBOX: &str = "busybox:1.37.0-1";
+const REGISTRY: &str = "registry.k8s.io/e2e-test-images";
+const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
+
+/// The users of the suite's program.
+const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n";
+const GROUP: &str = "root:x:0:\nuser-defined-in-image:x:1000:\n\
+                     group-defined-in-image:x:50000:user-defined-in-image\n";
+
+/// The cases call curl with flags and an address, and read what comes.
+const CURL: &str = "#!/bin/sh\nfor last; do :; done\nexec wget -q -O - \"$last\"\n";
+
+#[test]
+fn the_list_has_every_case_of_a_node() {
+    let program = Program::prepare().expect("the suite");
+    let suite = SuiteCase::all(&program).expect("its cases");
+    assert_eq!(CaseList::parse(LIST).differences(&suite, NODE_CONFORMANCE), [""; 0]);
+}
+
+#[test]
+fn cases_of_a_node_pass_on_an_edge_with_containers() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let test = || {
+        let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+        containerd.import(&images()).expect("the images of the suite");
+        containerd.machine().enter_network().expect("the network is there");
+        cases_pass(containerd.socket());
+    };
+    if let Err(panic) = thread::spawn(test).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Images as those of the suite, of which the pods use a shell, small programs, and the suite's own program.
+fn images() -> Vec<Image> {
+    let busybox = Image::busybox().expect("busybox").command(["sh"]);
+    let pause = Image::pause().expect("pause").named(PAUSE);
+    let agnhost = agnhost(busybox.clone());
+    let named = AGNHOST.map(|name| agnhost.clone().named(format!("{REGISTRY}/{name}")));
+    let busybox = busybox.named(format!("{REGISTRY}/{BUSYBOX}"));
+    named.into_iter().chain([pause, busybox]).collect()
+}
+
+fn agnhost(busybox: Image) -> Image {
+    let program = Program::prepare().expect("the suite").agnhost();
+    let program = fs::read(program).expect("the program of an image");
+    let server =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    busybox
+        .folder("uploads", 0o755)
+        .file("bin/curl", 0o755, CURL)
+        .file("etc/passwd", 0o644, PASSWD)
+        .file("etc/group", 0o644, GROUP)
+        .file("localhost.crt", 0o644, server.cert.pem())
+        .file("localhost.key", 0o644, server.signing_key.serialize_pem())
+        .file("agnhost", 0o755, program)
+        .link("agnhost-2", "/agnhost")
+        .entrypoint(["/agnhost"])
+        .command(["pause"])
+}
+
+fn cases_pass(runtime: &Path) {
+    let list = CaseList::parse(LIST);
+    let rounds: Option<u64> =
+        std::env::var(ROUNDS).ok().map(|text| text.parse().expect("a number"));
+    let scratch = tempfile::tempdir().expect("a folder");
+    let data = scratch.path().join("cluster");
+    let settings =
+        ControlPlaneSettings { data: Some(data.clone()), ..ControlPlaneSettings::default() };
+    let (cluster, kubeconfig) = deployed(settings);
+    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
+    kubectl(&cluster, &none);
+    // By default the controller changes tolerations of pods, and their generation with it. A case counts them.
+    let mut node = node(NODE);
+    node["metadata"]["annotations"] = json!({"headwater/offline": "evict"});
+    create(&cluster, &node);
+    let config = scratch.path().join("up.toml");
+    fs::write(&config, settings_of(&data.join("certificates"))).expect("written");
+    let (config, kubeconfig) = (config.display().to_string(), kubeconfig.display().to_string());
+    let runtime = runtime.display().to_string();
+    let of_cluster = ["--config", &config, "--kubeconfig", &kubeconfig, "--nodes", NODE];
+    let of_runtime = ["--runtime", "cri", "--cri-endpoint", &runtime];
+    let running = Running::start(&[&of_cluster[..], &of_runtime].concat());
+    running.wait_for("the node to be ready", |_| {
+        let ready = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        (kubectl(&cluster, &["get", "nodes", "-o", ready]).trim() == "True").then_some(())
+    });
+    let (cases, within) = match rounds {
+        None => (list.every_check(), CHECK_WITHIN),
+        Some(_) => (list.passing(), ROUND_WITHIN),
+    };
+    for round in 0..rounds.unwrap_or(1) {
+        let folder = running.folder().join(format!("suite-{round}"));
+        let run = SuiteRun { cases: &cases, at_once: AT_ONCE, within, folder: &folder };
+        let results = run.run(&cluster).expect("the suite runs");
+        let failures = failures(&cases, &results);
+        println!("of {} cases failed {}", cases.len(), failures.len());
+        assert!(failures.is_empty(), "{failures:#?}\n{}", running.output());
+    }
+}
+
+/// The kubelet's server of the hub, by which the API server reaches the containers; and no pressure of the disk of a
+/// machine that runs tests.
+fn settings_of(certificates: &Path) -> String {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    let file = |name: &str| certificates.join(name).display().to_string();
+    format!(
+        "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
+         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\n\
+         [pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n",
+        file("ca.crt"),
+        file("server.crt"),
+        file("server.key"),
+    )
+}
