@@ -93,32 +93,49 @@ impl Cgroups {
         }
     }
 
-    /// Removes the cgroups of a pod that has ended, and kills what is left in them. A runtime that was killed while it
-    /// started a container does not know of its processes afterwards.
-    pub(crate) async fn remove(&self, pod: &PodUid) {
+    /// Kills what is left in the cgroups of a pod that has ended. A runtime that was killed while it started a container
+    /// does not know of its processes afterwards.
+    pub(crate) async fn end_processes(&self, pod: &PodUid) {
         let (cgroups, pod) = (self.clone(), pod.clone());
-        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
-        if let Err(error) = removing.await {
-            tracing::warn!(%error, "the cgroups of a pod were not removed");
+        let killing = move || cgroups.places(&pod).iter().for_each(|place| kill_all(place));
+        if let Err(error) = tokio::task::spawn_blocking(killing).await {
+            tracing::warn!(%error, "the processes that outlived a pod were not killed");
         }
     }
 
-    fn remove_now(&self, pod: &PodUid) {
+    /// Removes the cgroups of a pod that has ended, and kills what is left in them.
+    ///
+    /// # Errors
+    /// One of them stays: a process in it does not end, or the kernel refuses.
+    pub(crate) async fn remove(&self, pod: &PodUid) -> io::Result<()> {
+        let (cgroups, pod) = (self.clone(), pod.clone());
+        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
+        removing.await.map_err(io::Error::other)?
+    }
+
+    /// The cgroups of a pod, one for each controller.
+    fn places(&self, pod: &PodUid) -> Vec<PathBuf> {
+        let root = Path::new(self.files.name());
+        let trees = self.files.trees().into_iter();
+        let of_tree = |tree: PathBuf| {
+            let place = |class| tree.join(root).join(class).join(format!("pod{pod}"));
+            ["", BURSTABLE, BEST_EFFORT].map(place)
+        };
+        trees.flat_map(of_tree).filter(|place| place.is_dir()).collect()
+    }
+
+    fn remove_now(&self, pod: &PodUid) -> io::Result<()> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let root = Path::new(self.files.name());
-        for class in ["", BURSTABLE, BEST_EFFORT] {
-            for tree in self.files.trees() {
-                let place = tree.join(root).join(class).join(format!("pod{pod}"));
-                if place.is_dir() {
-                    remove_tree(&place);
-                }
-            }
-        }
+        let removed = self.places(pod).into_iter().map(|place| remove_tree(&place));
+        // Each one is tried, and the first error counts.
+        let removed = removed.fold(Ok(()), |before, now| before.and(now));
         if self.driver == CgroupDriver::Cgroupfs
             && let Err(error) = self.share(&root.join(BURSTABLE))
         {
             tracing::debug!(%error, "the shares of burstable pods are those of before");
         }
+        removed
     }
 
     fn change(&self, place: &Path, resources: &PodResources, makes: bool) -> io::Result<()> {
@@ -271,21 +288,24 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
 }
 
 /// Removes a cgroup and those below it, once their processes have ended.
-fn remove_tree(place: &Path) {
+fn remove_tree(place: &Path) -> io::Result<()> {
+    let mut busy = None;
     for _ in 0..KILLS_MAX {
         match remove_empty(place) {
-            Ok(()) => return,
+            Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 kill_all(place);
                 thread::sleep(KILL_PAUSE);
+                busy = Some(error);
             }
-            Err(error) => {
-                tracing::debug!(%error, place = %place.display(), "a cgroup stays");
-                return;
-            }
+            Err(error) => return Err(stays(place, &error)),
         }
     }
-    tracing::warn!(place = %place.display(), "a cgroup stays, because a process in it does not end");
+    busy.map_or(Ok(()), |error| Err(stays(place, &error)))
+}
+
+fn stays(place: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the cgroup {} stays: {error}", place.display()))
 }
 
 /// A cgroup is removed with rmdir, after those below it.
@@ -378,7 +398,7 @@ mod tests {
         }
         fs::remove_file(root.join("memory/headwater/burstable/podb/memory.limit_in_bytes"))
             .expect("removed");
-        cgroups.remove_now(&PodUid::try_from("b".to_owned()).expect("a UID"));
+        cgroups.remove_now(&PodUid::try_from("b".to_owned()).expect("a UID")).expect("removed");
         assert!(!root.join("cpu/headwater/burstable/podb").exists());
         assert!(!root.join("memory/headwater/burstable/podb").exists());
         assert_eq!(read(root, "cpu/headwater/burstable/cpu.shares"), "400");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, is_running, uid, until};
 use crate::life::{FOREVER, gone, start};
 
-const TREES: &str = "/sys/fs/cgroup";
+pub(crate) const TREES: &str = "/sys/fs/cgroup";
 
 /// A root of cgroups for one test, which is removed at its end. The lab removes what a test that was killed leaves.
 pub(crate) struct CgroupRoot(pub(crate) String);
@@ -47,7 +47,7 @@ impl Drop for CgroupRoot {
 }
 
 /// The kernel has a tree for each controller.
-fn has_version_1() -> bool {
+pub(crate) fn has_version_1() -> bool {
     Path::new(TREES).join("memory").is_dir()
 }
 
