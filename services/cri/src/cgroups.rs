@@ -22,7 +22,7 @@ use headwater_edged::pod::PodUid;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY};
+use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY, PIDS};
 use crate::spec::{CgroupDriver, PodResources, cpu_shares};
 
 /// The classes of pods below the root; guaranteed ones have none.
@@ -50,6 +50,8 @@ pub(crate) struct AllPods {
     pub(crate) cpu_milli: i64,
     /// Bytes of memory; `None`: all of the machine.
     pub(crate) memory_limit_bytes: Option<i64>,
+    /// Process ids of each pod; `None`: those of the machine.
+    pub(crate) pod_pids_max: Option<u64>,
 }
 
 /// The cgroups of a node's pods.
@@ -151,6 +153,7 @@ impl Cgroups {
             *resources;
         self.set_cpu(place, cpu_shares, cpu_quota_us, cpu_period_us)?;
         self.set_memory(place, memory_limit_bytes)?;
+        self.set_pids(place)?;
         match above.first() {
             Some(class) if *class != root => self.share(class),
             _ => Ok(()),
@@ -159,7 +162,8 @@ impl Cgroups {
 
     fn make_dirs(&self, place: &Path, above: &[&Path]) -> io::Result<()> {
         if !self.files.is_unified() {
-            for controller in [CPU_V1, MEMORY] {
+            let pids = self.all.pod_pids_max.map(|_| PIDS);
+            for controller in [CPU_V1, MEMORY].into_iter().chain(pids) {
                 let tree = self.files.tree(controller);
                 if tree.is_dir() {
                     fs::create_dir_all(tree.join(place))?;
@@ -183,7 +187,7 @@ impl Cgroups {
 
     /// What all pods get together.
     fn set_root(&self, root: &Path) -> io::Result<()> {
-        let AllPods { cpu_milli, memory_limit_bytes } = self.all;
+        let AllPods { cpu_milli, memory_limit_bytes, .. } = self.all;
         if cpu_milli > 0 {
             self.set_shares(root, u64::try_from(cpu_shares(cpu_milli)).unwrap_or(SHARES_MIN))?;
         }
@@ -222,6 +226,11 @@ impl Cgroups {
             return write(&dir.join("memory.max"), &limit);
         }
         write(&dir.join("memory.limit_in_bytes"), &limit.unwrap_or(-1).to_string())
+    }
+
+    fn set_pids(&self, place: &Path) -> io::Result<()> {
+        let Some(limit) = self.all.pod_pids_max else { return Ok(()) };
+        write(&self.files.tree(PIDS).join(place).join("pids.max"), &limit.to_string())
     }
 
     fn set_shares(&self, place: &Path, shares: u64) -> io::Result<()> {
@@ -369,8 +378,11 @@ mod tests {
         for tree in ["cpu", "memory", "pids"] {
             fs::create_dir(root.join(tree)).expect("made");
         }
-        let all = AllPods { cpu_milli: 1500, memory_limit_bytes: Some(1 << 30) };
-        let cgroups = cgroups(root, CgroupDriver::Cgroupfs, all);
+        let memory_limit_bytes = Some(1 << 30);
+        let all = AllPods { cpu_milli: 1500, memory_limit_bytes, pod_pids_max: None };
+        let of = |all| cgroups(root, CgroupDriver::Cgroupfs, all);
+        let limited = of(AllPods { pod_pids_max: Some(64), ..all });
+        let cgroups = of(all);
         let make = |parent, resources| cgroups.make(parent, &resources).expect("made");
         make("/headwater/poda", resources(1024, Some(100_000), Some(64)));
         make("/headwater/burstable/podb", resources(300, None, Some(128)));
@@ -392,6 +404,8 @@ mod tests {
             assert_eq!(read(root, file), value, "{file}");
         }
         assert!(!root.join("pids/headwater").exists(), "the runtime makes what has no value");
+        limited.make("/headwater/pode", &resources(2, None, None)).expect("made");
+        assert_eq!(read(root, "pids/headwater/pode/pids.max"), "64");
         // A cgroup has no files of its own that rmdir minds: those of this folder are files.
         for file in ["cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"] {
             fs::remove_file(root.join("cpu/headwater/burstable/podb").join(file)).expect("removed");
@@ -409,7 +423,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         fs::write(root.join("cgroup.controllers"), "cpu memory").expect("written");
-        let all = AllPods { cpu_milli: 2000, memory_limit_bytes: None };
+        let all = AllPods { cpu_milli: 2000, memory_limit_bytes: None, pod_pids_max: Some(64) };
         let of_files = cgroups(root, CgroupDriver::Cgroupfs, all);
         let burstable = resources(1024, Some(50_000), Some(64));
         of_files.make("/headwater/burstable/podb", &burstable).expect("made");
@@ -418,6 +432,7 @@ mod tests {
             ("headwater/burstable/podb/cpu.weight", "39"),
             ("headwater/burstable/podb/cpu.max", "50000 100000"),
             ("headwater/burstable/podb/memory.max", "64"),
+            ("headwater/burstable/podb/pids.max", "64"),
             ("headwater/burstable/cpu.weight", "39"),
             ("headwater/burstable/cgroup.subtree_control", "+pids"),
             ("cgroup.subtree_control", "+pids"),

@@ -202,6 +202,7 @@ fn all_pods(edged: &headwater_edged::Settings) -> AllPods {
     AllPods {
         cpu_milli: whole(cpu_milli.saturating_sub(reserved.cpu_milli)),
         memory_limit_bytes: memory.map(|all| whole(all.saturating_sub(reserved.memory_bytes))),
+        pod_pids_max: edged.pod_pids_max,
     }
 }
 

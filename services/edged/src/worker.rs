@@ -300,8 +300,9 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => {}
-            Signal::Evict { message, within } => {
+            Signal::Evict { message, within, signal } => {
                 if self.ended.is_none() && self.failing.is_none() {
+                    self.shared.metrics.evicted(signal);
                     self.rejection = Some(message.into());
                     self.failing = Some((FailReason::Evicted, now + within.min(grace)));
                 }

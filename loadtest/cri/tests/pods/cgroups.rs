@@ -59,6 +59,7 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
     bench.cgroup_root.clone_from(&root.0);
     bench.settings.reserved.cpu_milli = 500;
     bench.settings.reserved.memory_bytes = 64 << 20;
+    bench.settings.pod_pids_max = Some(100);
     let edged = bench.edged().await;
     let machine = headwater_edged::memory_bytes().expect("a machine");
     let tenth = (machine / 10).to_string();
@@ -96,6 +97,7 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
         ("cpu", &guaranteed, "cpu.shares", "204"),
         ("cpu", &guaranteed, "cpu.cfs_quota_us", "20000"),
         ("memory", &guaranteed, "memory.limit_in_bytes", "50331648"),
+        ("pids", &guaranteed, "pids.max", "100"),
         ("cpu", &burstable, "cpu.shares", "102"),
         ("cpu", &burstable, "cpu.cfs_quota_us", "30000"),
         ("memory", &burstable, "memory.limit_in_bytes", no_limit),

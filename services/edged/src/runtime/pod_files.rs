@@ -314,6 +314,11 @@ impl PodFiles {
         DiskUsage::of(&self.0.paths.pod(pod))
     }
 
+    /// What a volume of a pod takes on its file system.
+    pub fn volume_usage(&self, pod: &PodUid, volume: &str) -> DiskUsage {
+        DiskUsage::of(&self.0.paths.volumes(pod).join(volume))
+    }
+
     /// Removes the logs of pods that have no record and are not in `here`.
     ///
     /// # Errors
