@@ -15,3 +15,4 @@ mod logs;
 mod loss;
 mod pulls;
 mod reboot;
+mod subpaths;
