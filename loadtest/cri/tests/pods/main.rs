@@ -5,6 +5,7 @@ mod cgroups;
 mod collection;
 mod cpus;
 mod deletion;
+mod ephemeral;
 mod eviction;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
