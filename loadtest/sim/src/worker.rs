@@ -57,6 +57,7 @@ pub(crate) struct Running {
     /// How often a container of it began.
     begun: u64,
     deadline: Option<Instant>,
+    is_discarded: bool,
     /// Whether the edge took the word that it has ended.
     has_asked: bool,
     is_wanted: bool,
@@ -207,6 +208,7 @@ impl<M: Meta> Worker<M> {
                         containers: Containers::new(),
                         begun: 0,
                         deadline: None,
+                        is_discarded: false,
                         has_asked: false,
                         is_wanted: true,
                     });
@@ -253,6 +255,7 @@ impl<M: Meta> Worker<M> {
             ended,
             sandbox: Sandbox::Unneeded,
             containers: &running.containers,
+            is_discarded: running.is_discarded,
             now,
         });
         let mut asks_delete = false;
@@ -272,6 +275,7 @@ impl<M: Meta> Worker<M> {
                         container.run = Run::Exited { succeeded: true, interrupted: false };
                     }
                 }
+                Action::Discard => running.is_discarded = true,
                 Action::AskDelete => asks_delete = true,
                 Action::CleanUp => {
                     self.frame.note(format_args!("{} cleans up {key} {uid}", self.node));

@@ -22,7 +22,7 @@ pub(crate) const CPU_V1: &str = "cpu";
 /// The controllers of version 1 that are read.
 const CPU: &str = "cpuacct";
 pub(crate) const MEMORY: &str = "memory";
-const PIDS: &str = "pids";
+pub(crate) const PIDS: &str = "pids";
 
 /// The cgroups of pods.
 #[derive(Clone, Debug)]

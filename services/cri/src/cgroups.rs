@@ -22,7 +22,7 @@ use headwater_edged::pod::PodUid;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY};
+use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY, PIDS};
 use crate::spec::{CgroupDriver, PodResources, cpu_shares};
 
 /// The classes of pods below the root; guaranteed ones have none.
@@ -50,6 +50,8 @@ pub(crate) struct AllPods {
     pub(crate) cpu_milli: i64,
     /// Bytes of memory; `None`: all of the machine.
     pub(crate) memory_limit_bytes: Option<i64>,
+    /// Process ids of each pod; `None`: those of the machine.
+    pub(crate) pod_pids_max: Option<u64>,
 }
 
 /// The cgroups of a node's pods.
@@ -93,32 +95,49 @@ impl Cgroups {
         }
     }
 
-    /// Removes the cgroups of a pod that has ended, and kills what is left in them. A runtime that was killed while it
-    /// started a container does not know of its processes afterwards.
-    pub(crate) async fn remove(&self, pod: &PodUid) {
+    /// Kills what is left in the cgroups of a pod that has ended. A runtime that was killed while it started a container
+    /// does not know of its processes afterwards.
+    pub(crate) async fn end_processes(&self, pod: &PodUid) {
         let (cgroups, pod) = (self.clone(), pod.clone());
-        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
-        if let Err(error) = removing.await {
-            tracing::warn!(%error, "the cgroups of a pod were not removed");
+        let killing = move || cgroups.places(&pod).iter().for_each(|place| kill_all(place));
+        if let Err(error) = tokio::task::spawn_blocking(killing).await {
+            tracing::warn!(%error, "the processes that outlived a pod were not killed");
         }
     }
 
-    fn remove_now(&self, pod: &PodUid) {
+    /// Removes the cgroups of a pod that has ended, and kills what is left in them.
+    ///
+    /// # Errors
+    /// One of them stays: a process in it does not end, or the kernel refuses.
+    pub(crate) async fn remove(&self, pod: &PodUid) -> io::Result<()> {
+        let (cgroups, pod) = (self.clone(), pod.clone());
+        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
+        removing.await.map_err(io::Error::other)?
+    }
+
+    /// The cgroups of a pod, one for each controller.
+    fn places(&self, pod: &PodUid) -> Vec<PathBuf> {
+        let root = Path::new(self.files.name());
+        let trees = self.files.trees().into_iter();
+        let of_tree = |tree: PathBuf| {
+            let place = |class| tree.join(root).join(class).join(format!("pod{pod}"));
+            ["", BURSTABLE, BEST_EFFORT].map(place)
+        };
+        trees.flat_map(of_tree).filter(|place| place.is_dir()).collect()
+    }
+
+    fn remove_now(&self, pod: &PodUid) -> io::Result<()> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let root = Path::new(self.files.name());
-        for class in ["", BURSTABLE, BEST_EFFORT] {
-            for tree in self.files.trees() {
-                let place = tree.join(root).join(class).join(format!("pod{pod}"));
-                if place.is_dir() {
-                    remove_tree(&place);
-                }
-            }
-        }
+        let removed = self.places(pod).into_iter().map(|place| remove_tree(&place));
+        // Each one is tried, and the first error counts.
+        let removed = removed.fold(Ok(()), |before, now| before.and(now));
         if self.driver == CgroupDriver::Cgroupfs
             && let Err(error) = self.share(&root.join(BURSTABLE))
         {
             tracing::debug!(%error, "the shares of burstable pods are those of before");
         }
+        removed
     }
 
     fn change(&self, place: &Path, resources: &PodResources, makes: bool) -> io::Result<()> {
@@ -134,6 +153,7 @@ impl Cgroups {
             *resources;
         self.set_cpu(place, cpu_shares, cpu_quota_us, cpu_period_us)?;
         self.set_memory(place, memory_limit_bytes)?;
+        self.set_pids(place)?;
         match above.first() {
             Some(class) if *class != root => self.share(class),
             _ => Ok(()),
@@ -142,7 +162,8 @@ impl Cgroups {
 
     fn make_dirs(&self, place: &Path, above: &[&Path]) -> io::Result<()> {
         if !self.files.is_unified() {
-            for controller in [CPU_V1, MEMORY] {
+            let pids = self.all.pod_pids_max.map(|_| PIDS);
+            for controller in [CPU_V1, MEMORY].into_iter().chain(pids) {
                 let tree = self.files.tree(controller);
                 if tree.is_dir() {
                     fs::create_dir_all(tree.join(place))?;
@@ -166,7 +187,7 @@ impl Cgroups {
 
     /// What all pods get together.
     fn set_root(&self, root: &Path) -> io::Result<()> {
-        let AllPods { cpu_milli, memory_limit_bytes } = self.all;
+        let AllPods { cpu_milli, memory_limit_bytes, .. } = self.all;
         if cpu_milli > 0 {
             self.set_shares(root, u64::try_from(cpu_shares(cpu_milli)).unwrap_or(SHARES_MIN))?;
         }
@@ -205,6 +226,11 @@ impl Cgroups {
             return write(&dir.join("memory.max"), &limit);
         }
         write(&dir.join("memory.limit_in_bytes"), &limit.unwrap_or(-1).to_string())
+    }
+
+    fn set_pids(&self, place: &Path) -> io::Result<()> {
+        let Some(limit) = self.all.pod_pids_max else { return Ok(()) };
+        write(&self.files.tree(PIDS).join(place).join("pids.max"), &limit.to_string())
     }
 
     fn set_shares(&self, place: &Path, shares: u64) -> io::Result<()> {
@@ -271,21 +297,24 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
 }
 
 /// Removes a cgroup and those below it, once their processes have ended.
-fn remove_tree(place: &Path) {
+fn remove_tree(place: &Path) -> io::Result<()> {
+    let mut busy = None;
     for _ in 0..KILLS_MAX {
         match remove_empty(place) {
-            Ok(()) => return,
+            Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 kill_all(place);
                 thread::sleep(KILL_PAUSE);
+                busy = Some(error);
             }
-            Err(error) => {
-                tracing::debug!(%error, place = %place.display(), "a cgroup stays");
-                return;
-            }
+            Err(error) => return Err(stays(place, &error)),
         }
     }
-    tracing::warn!(place = %place.display(), "a cgroup stays, because a process in it does not end");
+    busy.map_or(Ok(()), |error| Err(stays(place, &error)))
+}
+
+fn stays(place: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the cgroup {} stays: {error}", place.display()))
 }
 
 /// A cgroup is removed with rmdir, after those below it.
@@ -349,8 +378,11 @@ mod tests {
         for tree in ["cpu", "memory", "pids"] {
             fs::create_dir(root.join(tree)).expect("made");
         }
-        let all = AllPods { cpu_milli: 1500, memory_limit_bytes: Some(1 << 30) };
-        let cgroups = cgroups(root, CgroupDriver::Cgroupfs, all);
+        let memory_limit_bytes = Some(1 << 30);
+        let all = AllPods { cpu_milli: 1500, memory_limit_bytes, pod_pids_max: None };
+        let of = |all| cgroups(root, CgroupDriver::Cgroupfs, all);
+        let limited = of(AllPods { pod_pids_max: Some(64), ..all });
+        let cgroups = of(all);
         let make = |parent, resources| cgroups.make(parent, &resources).expect("made");
         make("/headwater/poda", resources(1024, Some(100_000), Some(64)));
         make("/headwater/burstable/podb", resources(300, None, Some(128)));
@@ -372,13 +404,15 @@ mod tests {
             assert_eq!(read(root, file), value, "{file}");
         }
         assert!(!root.join("pids/headwater").exists(), "the runtime makes what has no value");
+        limited.make("/headwater/pode", &resources(2, None, None)).expect("made");
+        assert_eq!(read(root, "pids/headwater/pode/pids.max"), "64");
         // A cgroup has no files of its own that rmdir minds: those of this folder are files.
         for file in ["cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"] {
             fs::remove_file(root.join("cpu/headwater/burstable/podb").join(file)).expect("removed");
         }
         fs::remove_file(root.join("memory/headwater/burstable/podb/memory.limit_in_bytes"))
             .expect("removed");
-        cgroups.remove_now(&PodUid::try_from("b".to_owned()).expect("a UID"));
+        cgroups.remove_now(&PodUid::try_from("b".to_owned()).expect("a UID")).expect("removed");
         assert!(!root.join("cpu/headwater/burstable/podb").exists());
         assert!(!root.join("memory/headwater/burstable/podb").exists());
         assert_eq!(read(root, "cpu/headwater/burstable/cpu.shares"), "400");
@@ -389,7 +423,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         fs::write(root.join("cgroup.controllers"), "cpu memory").expect("written");
-        let all = AllPods { cpu_milli: 2000, memory_limit_bytes: None };
+        let all = AllPods { cpu_milli: 2000, memory_limit_bytes: None, pod_pids_max: Some(64) };
         let of_files = cgroups(root, CgroupDriver::Cgroupfs, all);
         let burstable = resources(1024, Some(50_000), Some(64));
         of_files.make("/headwater/burstable/podb", &burstable).expect("made");
@@ -398,6 +432,7 @@ mod tests {
             ("headwater/burstable/podb/cpu.weight", "39"),
             ("headwater/burstable/podb/cpu.max", "50000 100000"),
             ("headwater/burstable/podb/memory.max", "64"),
+            ("headwater/burstable/podb/pids.max", "64"),
             ("headwater/burstable/cpu.weight", "39"),
             ("headwater/burstable/cgroup.subtree_control", "+pids"),
             ("cgroup.subtree_control", "+pids"),

@@ -80,7 +80,9 @@ impl CriRuntime {
         let here = inner.with(Knowledge::pods);
         gone.retain(|pod| !known.contains(pod) && !here.contains(pod));
         for pod in &gone {
-            inner.cgroups.remove(pod).await;
+            if let Err(error) = inner.cgroups.remove(pod).await {
+                tracing::warn!(%error, %pod, "the cgroup of a pod that is gone stays");
+            }
         }
         inner.files.remove_other_logs(here).await?;
         match failed {

@@ -10,6 +10,7 @@ use headwater_edged::runtime::NodeRuntime;
 use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::{CpuPolicy, FileError, memory_bytes};
 use headwater_event::NodeName;
+use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -156,7 +157,7 @@ pub async fn open(
         refuse_foreign_pods(&client).await?;
     }
     let cgroup_driver = cgroup_driver(&client, settings).await.map_err(call)?;
-    let files = PodFiles::open(dir)?;
+    let files = PodFiles::open(dir, hidden_mounts(settings.socket()).await)?;
     let cgroups = Cgroups::new(
         CgroupFiles::of_machine(&settings.cgroup_root),
         cgroup_driver,
@@ -202,6 +203,7 @@ fn all_pods(edged: &headwater_edged::Settings) -> AllPods {
     AllPods {
         cpu_milli: whole(cpu_milli.saturating_sub(reserved.cpu_milli)),
         memory_limit_bytes: memory.map(|all| whole(all.saturating_sub(reserved.memory_bytes))),
+        pod_pids_max: edged.pod_pids_max,
     }
 }
 
@@ -293,6 +295,18 @@ fn has_stop_signal(version: &VersionResponse) -> bool {
         "cri-o" => version_number >= (1, 33),
         _ => false,
     }
+}
+
+/// Why the runtime does not see what is mounted here; `None`: it has the mount namespace of this process.
+async fn hidden_mounts(socket: &Path) -> Option<String> {
+    let peer = async { UnixStream::connect(socket).await?.peer_cred() };
+    let peer = peer.await.ok().and_then(|peer| peer.pid());
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let theirs = peer.and_then(|process| namespace(&process.to_string()));
+    let is_same = theirs.is_some() && theirs == namespace("self");
+    let why = "the container runtime has mounts of its own: run it and this pod worker in one mount \
+               namespace, without PrivateMounts= or what brings it along in their units";
+    (!is_same).then(|| why.to_owned())
 }
 
 /// As cgroups name them: `2MB`.

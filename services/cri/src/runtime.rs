@@ -628,8 +628,11 @@ impl Runtime for CriRuntime {
         for id in left {
             inner.learn(Fact::Removed { id });
         }
-        inner.cgroups.remove(&pod.uid).await;
-        inner.files.remove(pod).await
+        // A process that the runtime does not know of could write to a volume meanwhile.
+        inner.cgroups.end_processes(&pod.uid).await;
+        inner.files.remove(pod).await?;
+        let removed = inner.cgroups.remove(&pod.uid).await;
+        removed.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
 
     fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {

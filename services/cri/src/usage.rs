@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::runtime::{
-    ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodUsage, RuntimeError, Usage,
+    ContainerDisk, ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodDisk, PodUsage,
+    RuntimeError, Usage,
 };
 
 use crate::cgroup_files::CgroupFiles;
@@ -16,6 +17,9 @@ use crate::client::CallError;
 use crate::knowledge::{Knowledge, Phase};
 use crate::proto::ImageFsInfoRequest;
 use crate::runtime::CriRuntime;
+
+/// The mounts that this process sees.
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// A container that runs.
 #[derive(Debug)]
@@ -37,6 +41,40 @@ impl Usage for CriRuntime {
         let measuring = move || measure(running, &files, &cgroups);
         let measured = tokio::task::spawn_blocking(measuring).await;
         measured.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
+    }
+
+    async fn disk(
+        &self,
+        pod: &PodUid,
+        volumes: &[String],
+    ) -> Result<Option<PodDisk>, RuntimeError> {
+        let Some(running) = self.inner().with(running).remove(pod) else { return Ok(None) };
+        let (files, cgroups) = (self.inner().files.clone(), self.inner().cgroups.files().clone());
+        let (pod, volumes) = (pod.clone(), volumes.to_vec());
+        let measuring = move || {
+            let layers = layers(&fs::read_to_string(MOUNTS).unwrap_or_default());
+            let place = cgroups.pod(&pod);
+            let containers = running.into_iter().map(|it| {
+                let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
+                let layer = layer_of(&it, own.as_deref(), &layers, &cgroups);
+                ContainerDisk {
+                    container: it.container,
+                    layer: layer.map(|layer| DiskUsage::of(&layer)),
+                    logs: DiskUsage::of(&it.logs),
+                }
+            });
+            let volumes = volumes.into_iter().map(|name| {
+                let usage = files.volume_usage(&pod, &name);
+                (name, usage)
+            });
+            PodDisk {
+                files: files.disk_usage(&pod),
+                volumes: volumes.collect(),
+                containers: containers.collect(),
+            }
+        };
+        let measured = tokio::task::spawn_blocking(measuring).await;
+        measured.map(Some).map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
 
     async fn file_systems(&self) -> Result<Vec<FileSystemUsage>, RuntimeError> {
@@ -73,15 +111,12 @@ fn running(knowledge: &Knowledge) -> RunningPods {
 }
 
 fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<PodUsage> {
-    let layers = layers(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let layers = layers(&fs::read_to_string(MOUNTS).unwrap_or_default());
     let measured = pods.into_iter().map(|(pod, running)| {
         let place = cgroups.pod(&pod);
         let containers = running.into_iter().map(|it| {
             let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
-            let shown = layers.iter().find(|(mount_point, _)| mount_point.contains(&it.id));
-            let layer = shown.map(|(_, layer)| layer.clone());
-            // A runtime in a mount namespace of its own: the container's own processes see where it lies.
-            let layer = layer.or_else(|| own_layer(cgroups.process(own.as_deref()?)?));
+            let layer = layer_of(&it, own.as_deref(), &layers, cgroups);
             ContainerUsage {
                 container: it.container,
                 processes: own.map(|own| cgroups.usage(&own)).unwrap_or_default(),
@@ -97,6 +132,19 @@ fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<Po
         }
     });
     measured.collect()
+}
+
+/// The directory in which a container keeps what it writes beside its volumes.
+fn layer_of(
+    running: &Running,
+    cgroup: Option<&Path>,
+    layers: &[(String, PathBuf)],
+    cgroups: &CgroupFiles,
+) -> Option<PathBuf> {
+    let shown = layers.iter().find(|(mount_point, _)| mount_point.contains(&running.id));
+    let layer = shown.map(|(_, layer)| layer.clone());
+    // A runtime in a mount namespace of its own: the container's own processes see where it lies.
+    layer.or_else(|| own_layer(cgroups.process(cgroup?)?))
 }
 
 /// The directory in which the overlay at the root of a process keeps what is written to it.

@@ -146,6 +146,8 @@ pub struct Settings {
     pub log_files_max: u32,
     /// What the machine keeps for itself: pods do not get it.
     pub reserved: Amounts,
+    /// Process ids that a pod has at most, as a kubelet's podPidsLimit; `None`: those of the machine.
+    pub pod_pids_max: Option<u64>,
     /// Which processors containers run on.
     pub cpu_policy: CpuPolicy,
     /// When the node lacks a resource.
@@ -425,6 +427,7 @@ impl Default for Settings {
             log_check: LOG_CHECK,
             log_files_max: LOG_FILES_MAX,
             reserved: Amounts::default(),
+            pod_pids_max: None,
             cpu_policy: CpuPolicy::default(),
             pressure: PressureSettings::default(),
             events: EventLevel::default(),

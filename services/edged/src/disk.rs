@@ -4,5 +4,6 @@ pub(crate) mod claim_record;
 pub(crate) mod durable_file;
 pub(crate) mod file_error;
 pub(crate) mod log_files;
+pub(crate) mod mounts;
 pub(crate) mod paths;
 pub(crate) mod pod_store;

@@ -9,8 +9,11 @@
 //!                +--> the first pod in the ranking is evicted --> it ends, its content goes --> measure again
 //! ```
 //!
+//! A pod that takes more of the disk than its own limits allow is evicted before anything is short.
+//!
 //! | module | job |
 //! |---|---|
+//! | `limits` | whether a pod exceeds its own limits (pure) |
 //! | `shortage` | whether a pod has to go (pure) |
 //! | `ranking` | which one (pure) |
 //! | `message` | the words (pure) |
@@ -35,10 +38,12 @@ use crate::node::signal::{Measurement, Resource, Share, thresholds};
 use crate::pod::{self, PodUid};
 use crate::runtime::{PodState, PodUsage};
 use crate::worker::WorkerDependencies;
+use limits::Excess;
 use message::message;
 use ranking::{Candidate, Usage};
 use shortage::{Shortage, ShortageTracker};
 
+mod limits;
 mod message;
 mod ranking;
 mod shortage;
@@ -48,6 +53,20 @@ const LEAVING_CHECK: Duration = Duration::from_millis(500);
 
 /// A kubelet gives a pod a second where a hard threshold is met.
 const HARD_GRACE: Duration = Duration::from_secs(1);
+
+/// What pods are evicted for, as a kubelet's metric names it.
+pub(crate) const EVICTION_SIGNALS: [&str; 10] = [
+    "memory.available",
+    "allocatableMemory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+    limits::EMPTY_DIR,
+    limits::POD,
+    limits::CONTAINER,
+];
 
 /// Requests to evict a pod that may wait for the supervisor: one is under way at a time.
 pub(crate) const EVICTIONS_MAX: usize = 1;
@@ -63,6 +82,8 @@ pub(crate) struct Eviction {
     pub(crate) message: String,
     /// The time that it has to end, at most its own grace period.
     pub(crate) within: Duration,
+    /// What it is for: one of [`EVICTION_SIGNALS`].
+    pub(crate) signal: &'static str,
 }
 
 /// A request to remove every image and container that nothing needs, which is answered when they are removed.
@@ -93,13 +114,14 @@ impl Evictor {
         let settings = self.shared.settings.pressure;
         let mut shortages = ShortageTracker::new(thresholds(&settings));
         let mut last = None;
+        let mut schedule = limits::Schedule::default();
         while !cancel.is_cancelled() {
             if let Some(pod) = shortages.leaving()
                 && self.shared.runtime.pod(pod) == PodState::default()
             {
                 shortages.end(Instant::now());
             }
-            self.work(&mut shortages, &mut last).await;
+            self.work(&mut shortages, &mut last, &mut schedule).await;
             let wait = if shortages.is_waiting() { LEAVING_CHECK } else { settings.check };
             tokio::select! {
                 () = cancel.cancelled() => return,
@@ -109,10 +131,18 @@ impl Evictor {
     }
 
     /// Measures, and evicts a pod if one has to go.
-    async fn work(&mut self, shortages: &mut ShortageTracker, last: &mut Option<Shortage>) {
+    async fn work(
+        &mut self,
+        shortages: &mut ShortageTracker,
+        last: &mut Option<Shortage>,
+        schedule: &mut limits::Schedule,
+    ) {
         let (mut measured, mut began, one_disk) = self.measure().await;
         let settings = self.shared.settings.pressure;
         if !settings.evicts || self.shared.runtime.usage().is_none() {
+            return;
+        }
+        if self.enforce_limits(one_disk, schedule).await {
             return;
         }
         let Some(mut shortage) = shortages.observe(&measured, began, Instant::now()) else {
@@ -170,6 +200,42 @@ impl Evictor {
         self.reclaims.send(done).await.is_ok() && answered.await.is_ok()
     }
 
+    /// Evicts every pod that takes more of the disk than its limits allow. Returns whether there was one. Only pods with
+    /// limits are measured.
+    async fn enforce_limits(&self, one_disk: bool, schedule: &mut limits::Schedule) -> bool {
+        let began = Instant::now();
+        let Some(usage) = self.shared.runtime.usage().filter(|_| schedule.is_due(began)) else {
+            return false;
+        };
+        let mut found = Vec::new();
+        for pod in self.pods.list().await {
+            let uid = pod.metadata.uid.clone().and_then(|uid| PodUid::try_from(uid).ok());
+            let Some(uid) = uid.filter(|_| can_be_evicted(&pod) && limits::has_any(&pod)) else {
+                continue;
+            };
+            match usage.disk(&uid, &limits::limited_volumes(&pod)).await {
+                Ok(disk) => {
+                    let excess = disk.and_then(|disk| limits::excess(&pod, &disk, one_disk));
+                    found.extend(excess.map(|excess| (uid, excess)));
+                }
+                Err(error) => {
+                    let message = error_chain(&error);
+                    tracing::warn!(pod = %uid, message, "the disk of a pod is not measured");
+                }
+            }
+        }
+        schedule.end(Instant::now(), began.elapsed());
+        let is_any = !found.is_empty();
+        for (pod, Excess { message, signal }) in found {
+            tracing::warn!(%pod, message, "a pod is evicted");
+            let eviction = Eviction { pod, message, within: HARD_GRACE, signal };
+            if self.evictions.send(eviction).await.is_err() {
+                break;
+            }
+        }
+        is_any
+    }
+
     async fn evict(&self, shortage: &Shortage, one_disk: bool, shortages: &mut ShortageTracker) {
         let Some(usage) = self.shared.runtime.usage() else { return };
         let used = match usage.pods().await {
@@ -191,8 +257,12 @@ impl Evictor {
             true => self.shared.settings.pressure.soft.pod_grace,
             false => HARD_GRACE,
         };
-        let eviction =
-            Eviction { pod: first.pod.clone(), message: message(shortage, pod, own), within };
+        let eviction = Eviction {
+            pod: first.pod.clone(),
+            message: message(shortage, pod, own),
+            within,
+            signal: shortage.signal.name(),
+        };
         tracing::warn!(pod = %eviction.pod, message = eviction.message, "a pod is evicted");
         if self.evictions.send(eviction).await.is_ok() {
             shortages.evict(first.pod.clone(), Instant::now());
@@ -209,6 +279,17 @@ impl Evictor {
     }
 }
 
+/// Whether the pod neither ends nor has ended.
+fn is_active(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !pod::is_deleting(pod) && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether the pod may go for a limit of its own: the node works without it.
+fn can_be_evicted(pod: &Pod) -> bool {
+    is_active(pod) && !pod::is_critical(pod)
+}
+
 /// The pod as one that could be evicted; `None` if it ends, has ended, or is not measured.
 fn candidate<'p>(
     pod: &'p Pod,
@@ -217,8 +298,7 @@ fn candidate<'p>(
 ) -> Option<(Candidate, &'p Pod, &'p PodUsage)> {
     let uid = pod.metadata.uid.as_deref()?;
     let own = used.iter().find(|it| it.pod.as_str() == uid)?;
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    if pod::is_deleting(pod) || matches!(phase, Some("Succeeded" | "Failed")) {
+    if !is_active(pod) {
         return None;
     }
     let candidate = Candidate {

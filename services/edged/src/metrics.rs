@@ -12,6 +12,7 @@ use prometheus::{
 };
 
 use crate::collection::RemovalReason;
+use crate::eviction::EVICTION_SIGNALS;
 
 /// Bounds of durations, in seconds: from a quick start to a minute on a slow disk.
 const SECONDS: [f64; 15] =
@@ -58,6 +59,7 @@ pub struct EdgedMetrics {
     probe_failures: IntCounterVec,
     images_collected: IntCounterVec,
     image_collections_failed: IntCounterVec,
+    evictions: IntCounterVec,
 }
 
 /// The counters of one pod worker. Without a registry they count nothing. Cheap to clone.
@@ -110,6 +112,7 @@ struct Handles {
     probe_failures: IntCounter,
     images_collected: [IntCounter; REMOVALS.len()],
     image_collections_failed: IntCounter,
+    evictions: [IntCounter; EVICTION_SIGNALS.len()],
 }
 
 impl EdgedMetrics {
@@ -171,6 +174,11 @@ impl EdgedMetrics {
                 "Collections of images that failed, or did not free enough space.",
                 &["node"],
             )?,
+            evictions: counter(
+                "headwater_edged_evictions_total",
+                "Pods that were evicted, by what the node lacked, or by the limit that they exceeded.",
+                &["node", "signal"],
+            )?,
         })
     }
 
@@ -190,6 +198,8 @@ impl EdgedMetrics {
             images_collected: REMOVALS
                 .map(|(_, reason)| self.images_collected.with_label_values(&[node, reason])),
             image_collections_failed: self.image_collections_failed.with_label_values(&[node]),
+            evictions: EVICTION_SIGNALS
+                .map(|signal| self.evictions.with_label_values(&[node, signal])),
         })))
     }
 }
@@ -250,6 +260,15 @@ impl EdgedCounts {
         }
     }
 
+    /// Counts a pod that is evicted.
+    pub(crate) fn evicted(&self, signal: &str) {
+        let Some(handles) = &self.0 else { return };
+        let mut counters = EVICTION_SIGNALS.iter().zip(&handles.evictions);
+        if let Some((_, counter)) = counters.find(|(name, _)| **name == signal) {
+            counter.inc();
+        }
+    }
+
     /// Counts a verdict that a container is unhealthy.
     pub(crate) fn probe_failed(&self) {
         if let Some(handles) = &self.0 {
@@ -285,6 +304,7 @@ mod tests {
     use prometheus::TextEncoder;
 
     use super::*;
+    use crate::node::signal::Signal;
     use crate::runtime::RuntimeError;
 
     fn counted() -> (Registry, EdgedCounts) {
@@ -327,6 +347,28 @@ mod tests {
         assert!(text.contains(line), "{text}");
         let line = "headwater_edged_act_duration_seconds_count{action=\"signal\",node=\"gw\"} 1\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn an_eviction_is_counted_under_what_it_is_for() {
+        let (registry, counts) = counted();
+        let signals = [
+            Signal::Memory,
+            Signal::PodsMemory,
+            Signal::DiskBytes,
+            Signal::DiskFiles,
+            Signal::ImageBytes,
+            Signal::ImageFiles,
+            Signal::Pids,
+        ];
+        let limits = EVICTION_SIGNALS.into_iter().filter(|name| name.ends_with("fs.limit"));
+        for name in signals.into_iter().map(Signal::name).chain(limits) {
+            counts.evicted(name);
+            let text = text(&registry);
+            let line =
+                format!("headwater_edged_evictions_total{{node=\"gw\",signal=\"{name}\"}} 1\n");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 
     #[test]

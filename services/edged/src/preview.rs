@@ -90,7 +90,15 @@ fn of_pod(
     let containers = Containers::new();
     let plan_for = |fate| {
         let sandbox = Sandbox::Unneeded;
-        plan(&PodFacts { pod: spec, fate, ended: None, sandbox, containers: &containers, now })
+        plan(&PodFacts {
+            pod: spec,
+            fate,
+            ended: None,
+            sandbox,
+            containers: &containers,
+            is_discarded: false,
+            now,
+        })
     };
     let first = plan_for(Fate::Run);
     let end = Fate::End { deadline: now + pod::grace(spec), then: FinalStep::AskDelete };

@@ -47,7 +47,8 @@ pub use node_runtime::{NodeRuntime, RuntimeOpener};
 pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
 pub use usage::{
-    ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodUsage, ProcessUsage, Usage,
+    ContainerDisk, ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodDisk, PodUsage,
+    ProcessUsage, Usage,
 };
 
 /// Runs the sandboxes and containers of pods.
@@ -211,8 +212,8 @@ pub trait Runtime: Send + Sync + 'static {
         Err(RuntimeError::Unsupported { verb: "collect ended containers" })
     }
 
-    /// Removes everything of a pod whose containers have ended: sandbox, containers, volumes and
-    /// logs. When it fails, it can be repeated.
+    /// Removes everything of a pod whose containers have ended: sandbox, containers, volumes, logs and cgroup.
+    /// On success nothing of the pod is left but its record. When it fails, it can be repeated.
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError>;
 
     /// The log files of a container's run, oldest first, with lines in the form of the CRI. Empty

@@ -32,6 +32,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::container::WaitReason;
 use crate::container::volume::Volume;
 use crate::desired::compressed_object::CompressedObject;
@@ -121,6 +122,10 @@ pub(crate) struct Worker {
     has_cpus: bool,
     /// The reported status is final: what it was derived from is gone.
     is_final: bool,
+    /// Nothing of the pod is on the machine any more but its record.
+    is_discarded: bool,
+    /// The waits between attempts to take the pod down, once one failed.
+    take_down: Option<Box<Backoff>>,
     /// The latest status, perhaps from an earlier worker of this pod.
     reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has reported it.
@@ -153,12 +158,15 @@ impl Worker {
         has_ended: Arc<AtomicBool>,
     ) -> Self {
         let assignment = assignments.borrow_and_update().clone();
-        let reported = shared.store.status(&record.uid);
-        let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
+        let status = shared.store.status(&record.uid);
+        // An earlier worker may have removed the containers from which it was derived, all or some.
+        let is_last = status.as_ref().is_some_and(status::is_last);
+        let is_last = is_last && pod::is_deleting(&assignment.pod.decode());
+        let reported = status.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
         let failure = assignment.failure.clone();
-        let is_final = failure.is_some() && reported.is_some();
+        let is_final = (failure.is_some() || is_last) && reported.is_some();
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -189,6 +197,8 @@ impl Worker {
             reported,
             has_cpus: false,
             is_final,
+            is_discarded: false,
+            take_down: None,
             has_reported: false,
             trace,
             count,
@@ -290,8 +300,9 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => {}
-            Signal::Evict { message, within } => {
+            Signal::Evict { message, within, signal } => {
                 if self.ended.is_none() && self.failing.is_none() {
+                    self.shared.metrics.evicted(signal);
                     self.rejection = Some(message.into());
                     self.failing = Some((FailReason::Evicted, now + within.min(grace)));
                 }

@@ -133,14 +133,34 @@ impl Bench {
 
     /// Asks for the end of the pod, and takes it away once edged says so.
     pub(crate) async fn delete(&self, pod: &Value) {
+        self.ask_for_end(pod);
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        until(|| async { self.asks_delete(name).then_some(()) })
+            .await
+            .expect("edged asks for the delete");
+        self.edge.delete(&format!("shop/pod/{name}"));
+    }
+
+    /// Asks for the end of the pod.
+    pub(crate) fn ask_for_end(&self, pod: &Value) {
         let mut deleting = pod.clone();
         deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         deleting["metadata"]["deletionGracePeriodSeconds"] = json!(2);
         self.edge.apply(&deleting);
-        let name = pod["metadata"]["name"].as_str().expect("a name");
-        let asked = || crate::fake_edge::asked_delete(&self.edge.operations(), name);
-        until(|| async { asked() }).await.expect("edged asks for the delete");
-        self.edge.delete(&format!("shop/pod/{name}"));
+    }
+
+    /// Whether edged has asked for the delete of the pod's object.
+    pub(crate) fn asks_delete(&self, name: &str) -> bool {
+        crate::fake_edge::asked_delete(&self.edge.operations(), name).is_some()
+    }
+
+    /// The reasons of the pod's Events so far.
+    pub(crate) fn pod_events(&self, name: &str) -> Vec<String> {
+        let about = format!("shop/event/{name}.");
+        let operations = self.edge.operations().into_iter();
+        let events = operations.filter(|it| it.resource.starts_with(&about));
+        let events = events.map(|it| serde_json::from_slice::<Value>(&it.content).expect("JSON"));
+        events.filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, is_running, uid, until};
 use crate::life::{FOREVER, gone, start};
 
-const TREES: &str = "/sys/fs/cgroup";
+pub(crate) const TREES: &str = "/sys/fs/cgroup";
 
 /// A root of cgroups for one test, which is removed at its end. The lab removes what a test that was killed leaves.
 pub(crate) struct CgroupRoot(pub(crate) String);
@@ -47,7 +47,7 @@ impl Drop for CgroupRoot {
 }
 
 /// The kernel has a tree for each controller.
-fn has_version_1() -> bool {
+pub(crate) fn has_version_1() -> bool {
     Path::new(TREES).join("memory").is_dir()
 }
 
@@ -59,6 +59,7 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
     bench.cgroup_root.clone_from(&root.0);
     bench.settings.reserved.cpu_milli = 500;
     bench.settings.reserved.memory_bytes = 64 << 20;
+    bench.settings.pod_pids_max = Some(100);
     let edged = bench.edged().await;
     let machine = headwater_edged::memory_bytes().expect("a machine");
     let tenth = (machine / 10).to_string();
@@ -96,6 +97,7 @@ async fn pods_have_the_shares_limits_and_order_of_kills_of_their_quality_of_serv
         ("cpu", &guaranteed, "cpu.shares", "204"),
         ("cpu", &guaranteed, "cpu.cfs_quota_us", "20000"),
         ("memory", &guaranteed, "memory.limit_in_bytes", "50331648"),
+        ("pids", &guaranteed, "pids.max", "100"),
         ("cpu", &burstable, "cpu.shares", "102"),
         ("cpu", &burstable, "cpu.cfs_quota_us", "30000"),
         ("memory", &burstable, "memory.limit_in_bytes", no_limit),

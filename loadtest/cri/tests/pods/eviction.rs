@@ -184,3 +184,54 @@ fn a_full_disk_gets_room_from_images_first_and_then_from_the_pod_that_fills_it()
         edged.stop().await;
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_takes_more_of_the_disk_than_its_limits_allow_is_evicted_and_no_other() {
+    let Some(containerd) = start() else { return };
+    let mut bench = Bench::new(containerd.socket());
+    bench.settings.pressure = without_thresholds();
+    let edged = bench.edged().await;
+    let writer = |name: &str, file: &str, size: &str, limit: Value| {
+        let script = format!("head -c 3145728 /dev/zero > {file}; {FOREVER}");
+        let mut pod = bench.pod(name, &script);
+        let own = json!({"name": "own", "emptyDir": {"sizeLimit": size}});
+        pod["spec"]["volumes"].as_array_mut().expect("volumes").push(own);
+        let container = &mut pod["spec"]["containers"][0];
+        let mounts = container["volumeMounts"].as_array_mut().expect("mounts");
+        mounts.push(json!({"name": "own", "mountPath": "/own"}));
+        container["resources"] = json!({"limits": {"ephemeral-storage": limit}});
+        pod
+    };
+    let mut of_one = writer("of-one", "/filler", "8Mi", json!("2Mi"));
+    // The limit of another container leaves room for the pod, and none for this container.
+    let mut other = of_one["spec"]["containers"][0].clone();
+    (other["name"], other["command"][2]) = (json!("other"), json!(FOREVER));
+    other["resources"] = json!({"limits": {"ephemeral-storage": "32Mi"}});
+    of_one["spec"]["containers"].as_array_mut().expect("containers").push(other);
+    let pods = [
+        (
+            writer("volume", "/own/file", "2Mi", json!("32Mi")),
+            Some("Usage of EmptyDir volume \"own\" exceeds the limit \"2Mi\". "),
+        ),
+        (
+            writer("all", "/own/file", "8Mi", json!("2Mi")),
+            Some("Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "),
+        ),
+        (of_one, Some("Container of-one exceeded its local ephemeral storage limit \"2Mi\". ")),
+        (writer("roomy", "/own/file", "8Mi", json!("32Mi")), None),
+    ];
+    pods.iter().for_each(|(pod, _)| bench.edge.apply(pod));
+    for (pod, message) in &pods {
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        let Some(message) = message else { continue };
+        let status = bench.status(name, "its eviction", is_evicted).await;
+        assert_eq!(status["message"], *message);
+    }
+    let status = bench.status("roomy", "a running pod", is_running).await;
+    assert_eq!((bench.starts("roomy"), &status["reason"]), (1, &Value::Null), "{status}");
+    for (pod, _) in &pods {
+        bench.delete(pod).await;
+    }
+    gone(&containerd, &["volume", "all", "of-one", "roomy"]).await;
+    edged.stop().await;
+}

@@ -31,7 +31,7 @@ pub(crate) fn containers(containerd: &Containerd) -> Vec<String> {
 }
 
 /// The control groups of a pod.
-fn cgroups(name: &str) -> Vec<PathBuf> {
+pub(crate) fn cgroups(name: &str) -> Vec<PathBuf> {
     let pod = format!("pod{}", uid(name));
     let trees = Path::new("/sys/fs/cgroup").read_dir().expect("cgroups").flatten();
     let classes = ["headwater", "headwater/burstable", "headwater/besteffort"];

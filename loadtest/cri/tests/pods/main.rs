@@ -4,6 +4,8 @@ mod bench;
 mod cgroups;
 mod collection;
 mod cpus;
+mod deletion;
+mod ephemeral;
 mod eviction;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
@@ -14,3 +16,4 @@ mod logs;
 mod loss;
 mod pulls;
 mod reboot;
+mod subpaths;

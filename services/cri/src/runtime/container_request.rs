@@ -1,6 +1,6 @@
 //! The request that makes a container, with its files in place.
 
-use headwater_edged::container::LaunchSpec;
+use headwater_edged::container::{LaunchSpec, WaitReason};
 use headwater_edged::pod::{PodRecord, every_container};
 use headwater_edged::runtime::RuntimeError;
 use k8s_openapi::api::core::v1::Pod;
@@ -29,6 +29,7 @@ impl CriRuntime {
         let container = container
             .ok_or_else(|| error_of("the pod has no such container any more".to_owned()))?;
         let image = self.image(launch.image.as_deref().unwrap_or_default()).await?;
+        let target = self.target(pod, spec, name).map_err(refused)?;
         let sources = inner.files.mounts(&pod.uid, launch).await?;
         let mounts: Vec<HostMount> = sources
             .iter()
@@ -52,7 +53,7 @@ impl CriRuntime {
             mounts: &mounts,
             hosts_file: Some(&hosts),
             termination_file: Some(&message),
-            target: None,
+            target: target.as_deref(),
         };
         let mut config = container_config(&request, &inner.node).map_err(refused)?;
         for mount in &mut config.mounts {
@@ -67,6 +68,28 @@ impl CriRuntime {
             pod_sandbox_id: sandbox,
             config: Some(config),
             sandbox_config: Some(sandbox_config),
+        })
+    }
+
+    /// The id of the container whose processes an ephemeral container sees.
+    fn target(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        container: &str,
+    ) -> Result<Option<String>, WaitReason> {
+        let mut ephemeral =
+            spec.spec.iter().flat_map(|it| it.ephemeral_containers.iter().flatten());
+        let own = ephemeral.find(|it| it.name == container);
+        let target = own.and_then(|own| own.target_container_name.as_deref());
+        let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
+        let id = self.inner.with(|knowledge| {
+            let latest = knowledge.runs_of(&pod.uid, target).pop();
+            latest.map(|(id, _)| id.to_owned())
+        });
+        id.map(Some).ok_or_else(|| WaitReason {
+            reason: "CreateContainerConfigError",
+            message: format!("unable to find target container {target}"),
         })
     }
 

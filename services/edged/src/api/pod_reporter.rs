@@ -101,7 +101,7 @@ impl PodReporter {
         self.send(Message::Status { key, uid, status, trace }).await;
     }
 
-    /// Asks for the delete of the pod's object: nothing of the pod runs.
+    /// Asks for the delete of the pod's object: nothing of the pod is left on the machine but its record.
     pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid, trace: Option<String>) {
         self.send(Message::Delete { key: key.clone(), uid: uid.clone(), trace }).await;
     }

@@ -118,6 +118,12 @@ pub fn pod_limits(pod: &Pod) -> Amounts {
     }
 }
 
+/// The disk that the pod may take: the sum of the limits that its containers have. Zero is no limit.
+pub(crate) fn pod_storage_limit(pod: &Pod) -> u64 {
+    let sum = sum(pod, container_limits).storage_bytes;
+    if sum == 0 { 0 } else { sum.saturating_add(overhead(pod).storage_bytes) }
+}
+
 /// What a container requests of the node.
 pub fn container_requests(container: &Container) -> Amounts {
     requests(container.resources.as_ref())

@@ -22,7 +22,10 @@ pub enum VolumeContent {
     /// These files by path, replaced together when one changes.
     Files(BTreeMap<String, VolumeFile>),
     /// An emptyDir: containers write to it, and it is removed with the pod.
-    Empty,
+    Empty {
+        /// Its size, if it lies in memory; `None`: it lies on the disk.
+        memory_bytes_max: Option<u64>,
+    },
     /// A path of the host.
     Host {
         /// The path.

@@ -2,11 +2,13 @@
 //!
 //! Pure: it decides which files have which content. The runtime writes them to a disk.
 
-use k8s_openapi::api::core::v1::Volume as VolumeSpec;
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume as VolumeSpec};
 
 use super::WaitReason;
 use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
+use super::quantity::value;
+use super::requests::pod_limits;
 use super::token::FindToken;
 use super::volume::{Volume, VolumeContent};
 use super::volume_files::{
@@ -75,8 +77,8 @@ fn content(
         add_fields(&mut files, source.items.as_deref(), fields, mode)?;
     } else if let Some(source) = &spec.projected {
         add_projected(&mut files, source, namespace, fields, objects, tokens)?;
-    } else if spec.empty_dir.is_some() {
-        return Ok(VolumeContent::Empty);
+    } else if let Some(source) = &spec.empty_dir {
+        return Ok(VolumeContent::Empty { memory_bytes_max: memory_bytes_max(source, fields) });
     } else if let Some(source) = &spec.host_path {
         let kind = source.type_.clone().unwrap_or_default();
         return Ok(VolumeContent::Host { path: source.path.clone(), kind });
@@ -86,6 +88,22 @@ fn content(
         return Ok(VolumeContent::Unsupported { kind: kind_of(spec) });
     }
     Ok(VolumeContent::Files(files.into_files()))
+}
+
+/// The size of an emptyDir that lies in memory: its limit, but not more than the pod may use, nor the pods of the node
+/// (`pkg/volume/emptydir/empty_dir.go`, `calculateEmptyDirMemorySize`).
+fn memory_bytes_max(source: &EmptyDirVolumeSource, fields: &FieldSource<'_>) -> Option<u64> {
+    if source.medium.as_deref() != Some("Memory") {
+        return None;
+    }
+    let limit = source.size_limit.as_ref().and_then(|limit| u64::try_from(value(limit)?).ok());
+    let bounds = [
+        fields.allocatable.memory_bytes,
+        pod_limits(fields.pod).memory_bytes,
+        limit.unwrap_or_default(),
+    ];
+    // A file system of size zero has no limit, and so is a bound that is not known.
+    Some(bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or_default())
 }
 
 /// The content of a claim: the host path of its volume if the volume has one, else a directory of

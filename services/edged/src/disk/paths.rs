@@ -5,6 +5,7 @@
 //! pods/<uid>/status.json                             the last reported status
 //! pods/<uid>/waits.json                              the back-off of its failing containers
 //! pods/<uid>/volumes/<volume>                        its volumes
+//! pods/<uid>/volume-subpaths/<volume>/<container>/<index>  a part of a volume, bound there
 //! pods/<uid>/containers/<container>/rootfs/          a container's root directory
 //! pods/<uid>/containers/<container>/<attempt>/       the files of one run
 //! logs/<namespace>_<pod>_<uid>/<container>/<attempt>.log[.<n>]
@@ -71,6 +72,22 @@ impl Paths {
     /// The volumes of a pod.
     pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volumes")
+    }
+
+    /// The places of the parts of a pod's volumes.
+    pub(crate) fn parts(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("volume-subpaths")
+    }
+
+    /// The place of the part of a volume that a mount of a container names, as under a kubelet.
+    pub(crate) fn part(
+        &self,
+        uid: &PodUid,
+        volume: &str,
+        container: &str,
+        index: usize,
+    ) -> PathBuf {
+        self.parts(uid).join(volume).join(container).join(index.to_string())
     }
 
     /// The containers of a pod.

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 
 use super::durable_file;
 use super::file_error::{FileError, blocking};
+use super::mounts::check_none_below;
 use super::paths::{Paths, entries};
 use crate::pod::{GRACE_DEFAULT, PodRecord, PodUid};
 use crate::worker::CrashRecord;
@@ -149,11 +150,13 @@ impl PodStore {
     pub(crate) async fn remove(&self, pod: &PodUid) -> Result<(), FileError> {
         if let Some(paths) = &self.paths {
             let path = paths.pod(pod);
-            blocking(move || match fs::remove_dir_all(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(FileError::new("remove", &path)(error))
+            blocking(move || {
+                match check_none_below(&path).and_then(|()| fs::remove_dir_all(&path)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        Err(FileError::new("remove", &path)(error))
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
             })
             .await?;
         }
@@ -186,7 +189,7 @@ fn read(paths: &Paths, dir: &Path) -> io::Result<Option<PodRecord>> {
         None if !entries(&paths.containers(&uid))?.is_empty() => {
             Err(io::Error::new(io::ErrorKind::NotFound, "it has runs and no record"))
         }
-        None => fs::remove_dir_all(dir).map(|()| None),
+        None => check_none_below(dir).and_then(|()| fs::remove_dir_all(dir)).map(|()| None),
     }
 }
 

@@ -163,10 +163,11 @@ impl Supervisor {
                     }
                     self.reconcile();
                 }
-                Some(Eviction { pod, message, within }) = evicted.recv() => {
+                Some(Eviction { pod, message, within, signal }) = evicted.recv() => {
                     if let Some(worker) = self.workers.get(&pod) {
                         // A worker with a full inbox works: the next measurement asks again.
-                        let _ = worker.signals.try_send(Box::new(Signal::Evict { message, within }));
+                        let evict = Signal::Evict { message, within, signal };
+                        let _ = worker.signals.try_send(Box::new(evict));
                     }
                 }
                 // A reader that gave up needs no answer.

@@ -48,7 +48,7 @@ pub(super) fn message(shortage: &Shortage, pod: &Pod, usage: &PodUsage) -> Strin
 }
 
 /// Bytes as Kubernetes writes them: in the largest unit without a remainder.
-fn quantity(bytes: u64) -> String {
+pub(super) fn quantity(bytes: u64) -> String {
     let units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let power = if bytes == 0 { 0 } else { bytes.trailing_zeros() / 10 };
     let unit = usize::try_from(power).ok().and_then(|power| units.get(power)).unwrap_or(&"");

@@ -95,6 +95,19 @@ impl Signal {
         }
     }
 
+    /// The name, as a kubelet's metric has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory.available",
+            Self::PodsMemory => "allocatableMemory.available",
+            Self::DiskBytes => "nodefs.available",
+            Self::DiskFiles => "nodefs.inodesFree",
+            Self::ImageBytes => "imagefs.available",
+            Self::ImageFiles => "imagefs.inodesFree",
+            Self::Pids => "pid.available",
+        }
+    }
+
     /// The condition.
     pub(crate) fn resource(self) -> Resource {
         match self {

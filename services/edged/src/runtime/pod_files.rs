@@ -21,10 +21,12 @@ use crate::container::{LaunchSpec, Mount, WaitReason};
 use crate::disk::durable_file;
 use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::{log_files, rotated};
+use crate::disk::mounts::check_none_below;
 use crate::disk::paths::{Paths, entries};
 use crate::pod::{PodRecord, PodUid};
 
 pub(super) mod claims;
+mod parts;
 pub(super) mod secret_memory;
 pub(super) mod termination_file;
 pub(super) mod volumes;
@@ -60,6 +62,8 @@ struct Files {
     secrets: SecretMemory,
     /// The users of the volumes.
     audience: Audience,
+    /// Why the runtime does not see what is mounted here; `None`: it does.
+    hidden: Option<String>,
 }
 
 /// A mount of a container, and its place on the node.
@@ -74,16 +78,25 @@ pub struct MountSource {
 }
 
 impl PodFiles {
-    /// Opens the files in the pod worker's directory, for containers of any user. Needs the rights of root.
+    /// Opens the files in the pod worker's directory, for containers of any user. Needs the rights of root. `hidden`: why
+    /// the runtime does not see what is mounted here; `None`: it does.
     ///
     /// # Errors
     /// The path cannot be made absolute.
-    pub fn open(dir: &Path) -> Result<Self, FileError> {
-        Self::open_for(dir, Audience::Users)
+    pub fn open(dir: &Path, hidden: Option<String>) -> Result<Self, FileError> {
+        Self::open_with(dir, Audience::Users, hidden)
     }
 
     /// Opens the files in the pod worker's directory, for these users.
     pub(super) fn open_for(dir: &Path, audience: Audience) -> Result<Self, FileError> {
+        Self::open_with(dir, audience, None)
+    }
+
+    fn open_with(
+        dir: &Path,
+        audience: Audience,
+        hidden: Option<String>,
+    ) -> Result<Self, FileError> {
         let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
         let paths = Paths::new(dir);
         let secrets = SecretMemory::open(paths.dir());
@@ -91,7 +104,7 @@ impl PodFiles {
             tracing::warn!(%error, "secret volumes of removed pods are still in memory");
         }
         let claims = ClaimDirectories::new(paths.clone());
-        Ok(Self(Arc::new(Files { paths, claims, secrets, audience })))
+        Ok(Self(Arc::new(Files { paths, claims, secrets, audience, hidden })))
     }
 
     /// The layout of the pod worker's directory.
@@ -134,8 +147,9 @@ impl PodFiles {
     ) -> Result<(), RuntimeError> {
         let (files, pod, volumes) = (self.0.clone(), pod.uid.clone(), volumes.to_vec());
         blocking(move || {
-            let Files { paths, claims, secrets, audience } = &*files;
-            volumes::write(paths, claims, secrets, &pod, &volumes, *audience)
+            let Files { paths, claims, secrets, audience, hidden } = &*files;
+            let hidden = hidden.as_deref();
+            volumes::write(paths, claims, secrets, &pod, &volumes, *audience, hidden)
         })
         .await
     }
@@ -153,7 +167,7 @@ impl PodFiles {
     /// The places of the mounts of a launch. The volumes have the pod's group after that.
     ///
     /// # Errors
-    /// [`RuntimeError::Refused`] for a part of a volume that is not there, or of one that containers write.
+    /// [`RuntimeError::Refused`] for a part of a volume that is not there, or leads out of it.
     pub async fn mounts(
         &self,
         pod: &PodUid,
@@ -161,12 +175,18 @@ impl PodFiles {
     ) -> Result<Vec<MountSource>, RuntimeError> {
         let (files, pod) = (self.0.clone(), pod.clone());
         let (mounts, group) = (launch.mounts.clone(), launch.credentials.fs_group);
+        let container = launch.container.clone();
         blocking(move || {
             let (volumes, claims) = (files.paths.volumes(&pod), files.paths.all_claims());
             if let Some(group) = group {
                 volumes::give_group(&volumes, &mounts, group, &claims)?;
             }
-            mounts.iter().map(|mount| mount_source(&volumes, mount)).collect()
+            let source = |(index, mount): (usize, &Mount)| {
+                let place = files.paths.part(&pod, &mount.volume, &container, index);
+                let part = (place, files.hidden.as_deref());
+                mount_source(&volumes, &container, mount, part)
+            };
+            mounts.iter().enumerate().map(source).collect()
         })
         .await
     }
@@ -340,7 +360,15 @@ impl PodFiles {
 
     /// What the volumes and the other files of a pod take on the disk, without its logs.
     pub fn disk_usage(&self, pod: &PodUid) -> DiskUsage {
-        DiskUsage::of(&self.0.paths.pod(pod))
+        let paths = &self.0.paths;
+        // Parts of volumes are bound beside them, and would count twice.
+        let places = [paths.volumes(pod), paths.containers(pod), paths.pod(pod).join(HOSTS_FILE)];
+        places.iter().map(|place| DiskUsage::of(place)).fold(DiskUsage::default(), |a, b| a + b)
+    }
+
+    /// What a volume of a pod takes on its file system.
+    pub fn volume_usage(&self, pod: &PodUid, volume: &str) -> DiskUsage {
+        DiskUsage::of(&self.0.paths.volumes(pod).join(volume))
     }
 
     /// Removes the logs of pods that have no record and are not in `here`.
@@ -393,6 +421,7 @@ impl PodFiles {
         let (files, pod) = (self.0.clone(), pod.clone());
         blocking(move || {
             let (paths, uid) = (&files.paths, &pod.uid);
+            take_down(paths, uid)?;
             for path in [paths.logs(&pod), paths.containers(uid), paths.volumes(uid)] {
                 removed(&path, fs::remove_dir_all(&path))?;
             }
@@ -426,11 +455,34 @@ impl PodFiles {
     }
 }
 
-/// The place of a mount. A container can put a link into a volume that it writes to, at any moment: no part of
-/// such a volume is mounted.
-fn mount_source(volumes: &Path, mount: &Mount) -> Result<MountSource, RuntimeError> {
-    let refused = |message: String| RuntimeError::Refused {
-        reason: WaitReason { reason: "CreateContainerConfigError", message },
+/// Ends what is mounted in the directory of a pod: nothing that is removed later leads out of it.
+fn take_down(paths: &Paths, pod: &PodUid) -> Result<(), FileError> {
+    let places = paths.parts(pod);
+    parts::unbind_all(&places).map_err(FileError::new("take down the parts in", &places))?;
+    let volumes = paths.volumes(pod);
+    for volume in entries(&volumes).map_err(FileError::new("list", &volumes))? {
+        let path = volume.path();
+        parts::unmount_memory(&path).map_err(FileError::new("take down", &path))?;
+    }
+    let place = paths.pod(pod);
+    check_none_below(&place).map_err(FileError::new("take down", &place))
+}
+
+/// The place of a mount. A container can put a link into a volume that it writes to, at any moment: a part of such a volume
+/// is bound to a place of its own, unless the runtime would not see it there (`hidden`).
+fn mount_source(
+    volumes: &Path,
+    container: &str,
+    mount: &Mount,
+    (place, hidden): (PathBuf, Option<&str>),
+) -> Result<MountSource, RuntimeError> {
+    let refused = |why: &str| {
+        let message = format!(
+            "failed to prepare subPath for volumeMount {:?} of container {container:?}: {why}",
+            mount.volume
+        );
+        let reason = WaitReason { reason: "CreateContainerConfigError", message };
+        RuntimeError::Refused { reason }
     };
     let volume = volumes.join(&mount.volume);
     let volume = fs::canonicalize(&volume).map_err(FileError::new("look at", &volume))?;
@@ -438,24 +490,21 @@ fn mount_source(volumes: &Path, mount: &Mount) -> Result<MountSource, RuntimeErr
     let Some(part) = mount.sub_path.as_ref().filter(|part| !part.as_os_str().is_empty()) else {
         return Ok(MountSource { path: mount.path.clone(), source: volume, is_written_here });
     };
-    let is_plain = part.components().all(|part| matches!(part, Component::Normal(_)));
-    if !is_written_here || !is_plain {
-        return Err(refused(format!(
-            "volumeMounts of {:?}: subPath {} names a part of a volume that containers can change: \
-             mount all of it",
-            mount.volume,
-            part.display()
-        )));
+    if !is_written_here {
+        if let Some(why) = hidden {
+            return Err(refused(why));
+        }
+        parts::bind(&volume, part, &place).map_err(|error| refused(&error.to_string()))?;
+        return Ok(MountSource { path: mount.path.clone(), source: place, is_written_here });
+    }
+    if !part.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(refused("it is no plain path below the volume"));
     }
     match fs::canonicalize(volume.join(part)) {
         Ok(source) if source.starts_with(&volume) => {
             Ok(MountSource { path: mount.path.clone(), source, is_written_here })
         }
-        _ => Err(refused(format!(
-            "volumeMounts of {:?}: the volume has no {}",
-            mount.volume,
-            part.display()
-        ))),
+        _ => Err(refused(&format!("the volume has no {}", part.display()))),
     }
 }
 

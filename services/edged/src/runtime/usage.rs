@@ -1,9 +1,16 @@
 //! The seam to resource usage: CPU, memory, processes and disk.
 
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 
 use super::RuntimeError;
@@ -17,6 +24,20 @@ pub trait Usage: Send + Sync + 'static {
     /// # Errors
     /// See [`RuntimeError`].
     async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError>;
+
+    /// What a pod takes of the disk, and these volumes of it one by one. `None`, as by default: nothing of it runs, or it
+    /// is not measured.
+    ///
+    /// # Errors
+    /// See [`RuntimeError`].
+    async fn disk(
+        &self,
+        pod: &PodUid,
+        volumes: &[String],
+    ) -> Result<Option<PodDisk>, RuntimeError> {
+        let _ = (pod, volumes);
+        Ok(None)
+    }
 
     /// The usage of the file systems that hold images, containers and volumes.
     ///
@@ -51,6 +72,28 @@ pub struct PodUsage {
     pub volumes: DiskUsage,
     /// Its containers that run.
     pub containers: Vec<ContainerUsage>,
+}
+
+/// What a pod takes of the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodDisk {
+    /// Its volumes on the node's disk, and its files of hosts and messages.
+    pub files: DiskUsage,
+    /// The volumes that were asked for, by name; those in memory, too.
+    pub volumes: BTreeMap<String, DiskUsage>,
+    /// Its containers that run.
+    pub containers: Vec<ContainerDisk>,
+}
+
+/// What a container takes of the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerDisk {
+    /// The container's name.
+    pub container: String,
+    /// What it wrote beside its volumes; `None`: the runtime does not show where.
+    pub layer: Option<DiskUsage>,
+    /// Its logs, those of ended runs among them.
+    pub logs: DiskUsage,
 }
 
 /// The resources that processes use.
@@ -107,20 +150,28 @@ pub struct FileSystemUsage {
 const ENTRIES_MAX: usize = 200_000;
 
 impl DiskUsage {
-    /// What a directory takes with all below it, on its own file system. Links are not followed, and a file with several
-    /// names counts once for each. What cannot be read counts nothing.
+    /// What a directory takes with all below it, on its own file system. Links are not followed, not even one that a
+    /// container puts in the place of a directory meanwhile. A file with several names counts once. What cannot be read
+    /// counts nothing.
     pub fn of(dir: &Path) -> Self {
-        use std::os::unix::fs::MetadataExt as _;
         let mut sum = Self::default();
         let Ok(root) = dir.symlink_metadata() else { return sum };
-        let (mut dirs, mut left) = (vec![dir.to_owned()], ENTRIES_MAX);
+        let (mut dirs, mut left) = (vec![PathBuf::from(".")], ENTRIES_MAX);
+        let mut several = HashSet::new();
         let mut add = |found: &std::fs::Metadata| {
-            sum.bytes = sum.bytes.saturating_add(found.blocks().saturating_mul(512));
-            sum.inodes += 1;
+            let is_counted = !found.is_dir() && found.nlink() > 1 && !several.insert(found.ino());
+            if !is_counted {
+                sum.bytes = sum.bytes.saturating_add(found.blocks().saturating_mul(512));
+                sum.inodes += 1;
+            }
         };
         add(&root);
-        while let Some(dir) = dirs.pop() {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let Ok(top) = File::open(dir) else { return sum };
+        while let Some(below) = dirs.pop() {
+            let Ok(opened) = open_below(&top, &below) else { continue };
+            // The kernel's name of the open directory: no other one takes its place.
+            let place = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+            for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
                 let Ok(found) = entry.metadata() else { continue };
                 if left == 0 {
                     return sum;
@@ -131,11 +182,22 @@ impl DiskUsage {
                 }
                 add(&found);
                 if found.is_dir() {
-                    dirs.push(entry.path());
+                    dirs.push(below.join(entry.file_name()));
                 }
             }
         }
         sum
+    }
+}
+
+/// Opens a directory below another one, on a way without links.
+fn open_below(top: &File, below: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    match openat2(top, below, OpenHow::new().flags(flags).resolve(resolve)) {
+        // A kernel before 5.6.
+        Err(Errno::ENOSYS) => Ok(nix::fcntl::openat(top, below, flags, Mode::empty())?),
+        opened => Ok(opened?),
     }
 }
 
@@ -185,8 +247,9 @@ mod tests {
         std::fs::write(tree.join("a/b/file"), vec![1; 1 << 20]).expect("written");
         std::fs::write(dir.path().join("outside"), vec![1; 1 << 20]).expect("written");
         std::os::unix::fs::symlink(dir.path(), tree.join("link")).expect("a link");
+        std::fs::hard_link(tree.join("a/b/file"), tree.join("again")).expect("a second name");
         let full = DiskUsage::of(&tree);
-        assert_eq!(full.inodes, 5);
+        assert_eq!(full.inodes, 5, "a file counts once");
         let more = full.bytes - empty.bytes;
         assert!((1 << 20..3 << 19).contains(&more), "{more} bytes");
         assert_eq!(DiskUsage::of(&tree.join("absent")), DiskUsage::default());

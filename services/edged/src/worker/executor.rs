@@ -15,6 +15,7 @@ use super::probe::ProbedRun;
 use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
+use crate::backoff::Backoff;
 use crate::container::{ContainerCpus, LaunchSpec, WaitReason};
 use crate::cpus::AssignError;
 use crate::event::{Occurrence, Severity, Subject};
@@ -34,8 +35,11 @@ pub(super) enum StepOutcome {
     Finished,
 }
 
-/// A step that failed while a pod ends is tried again after this time.
-const RETRY: Duration = Duration::from_secs(2);
+/// The first wait before a step that failed while a pod ends is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Waits between such attempts double up to this: as long as a kubelet waits.
+const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// A container that could not be signalled is signalled again after this time.
 const STOP_RETRY: Duration = Duration::from_millis(100);
@@ -59,6 +63,7 @@ impl Worker {
             }
             Action::Kill(name) => self.stop(pod, name, fate, Duration::ZERO).await,
             Action::Refuse(reason) => self.refuse(*reason),
+            Action::Discard => self.discard().await,
             Action::AskDelete => {
                 let trace = self.trace.clone();
                 self.shared.reporter.delete(&self.record.key, &self.record.uid, trace).await;
@@ -186,7 +191,10 @@ impl Worker {
         let closed = self.shared.runtime.close(&self.record.uid).await;
         self.count(RuntimeAction::Close, began, &closed);
         match closed {
-            Ok(()) => StepOutcome::Changed,
+            Ok(()) => {
+                self.take_down = None;
+                StepOutcome::Changed
+            }
             Err(error) => self.retry_later("a sandbox cannot be closed yet", &error),
         }
     }
@@ -357,16 +365,27 @@ impl Worker {
         if !is_evicted || !stays || !has_content() {
             return;
         }
+        self.discard().await;
+    }
+
+    /// Removes what a pod that has ended has on the machine. Its record and its last status stay: if the pod worker is
+    /// killed meanwhile, the next one goes on here.
+    async fn discard(&mut self) -> StepOutcome {
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.removing.acquire().await else { return };
+        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
         let began = Instant::now();
         let removed = self.shared.runtime.remove(&self.record).await;
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
-            Ok(()) => self.is_final = true,
-            Err(error) => {
-                self.retry_later("the content of an evicted pod cannot be removed yet", &error);
+            Ok(()) => {
+                (self.is_final, self.is_discarded, self.take_down) = (true, true, None);
+                if let Some(cpus) = &self.shared.cpus {
+                    cpus.release(&self.record.uid).await;
+                    self.has_cpus = false;
+                }
+                StepOutcome::Changed
             }
+            Err(error) => self.retry_later("a pod cannot be taken down yet", &error),
         }
     }
 
@@ -375,7 +394,9 @@ impl Worker {
         let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
         let (span, began) = (self.span("pod clean up"), Instant::now());
         let removing = async {
-            self.shared.runtime.remove(&self.record).await?;
+            if !self.is_discarded {
+                self.shared.runtime.remove(&self.record).await?;
+            }
             Ok(self.shared.store.remove(&self.record.uid).await?)
         };
         let removed = removing.instrument(span).await;
@@ -489,7 +510,11 @@ impl Worker {
     fn retry_later(&mut self, what: &'static str, error: &RuntimeError) -> StepOutcome {
         let message = error_chain(error);
         self.warn(None, what, &message);
-        self.retry_at = Some(Instant::now() + RETRY);
+        let killing = format!("error killing pod: {message}");
+        self.event(None, Severity::Warning, "FailedKillPod", killing);
+        let new = || Box::new(Backoff::new(RETRY, RETRY_MAX));
+        let wait = self.take_down.get_or_insert_with(new).next_wait();
+        self.retry_at = Some(Instant::now() + wait);
         StepOutcome::Waiting
     }
 

@@ -232,7 +232,8 @@ impl Worker {
             SandboxState::Lost => Sandbox::Lost,
         };
         let containers = &containers;
-        plan::plan(&PodFacts { pod, fate, ended: self.ended, sandbox, containers, now })
+        let (ended, is_discarded) = (self.ended, self.is_discarded);
+        plan::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now })
     }
 
     /// Why the container cannot start, and the time of the next attempt. Without a time, something

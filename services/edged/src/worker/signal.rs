@@ -29,6 +29,8 @@ pub(crate) enum Signal {
         message: String,
         /// The time that it has.
         within: Duration,
+        /// What it is for, as a kubelet's metric names it.
+        signal: &'static str,
     },
     /// A probe found something new.
     Probe { container: String, attempt: u32, kind: ProbeKind, finding: ProbeFinding },

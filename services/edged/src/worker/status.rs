@@ -98,6 +98,19 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     status
 }
 
+/// Whether nothing of a pod that is being deleted ran any more when this was reported.
+pub(super) fn is_last(status: &PodStatus) -> bool {
+    let statuses = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let is_running =
+        |it: &ContainerStatus| it.state.as_ref().is_some_and(|state| state.running.is_some());
+    let runs = statuses.into_iter().flatten().flatten().any(is_running);
+    !runs && matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+}
+
 /// The id of a container's run, as the status names it.
 pub(super) fn container_id(pod: &PodUid, container: &str, attempt: u32) -> String {
     format!("headwater://{pod}/{container}/{attempt}")

@@ -15,6 +15,9 @@ const CPU_MILLI: RangeInclusive<u64> = 0..=1 << 20;
 /// MiB: 1 TiB of memory, or of a disk, is more than a gateway keeps for itself.
 const MIB: RangeInclusive<u64> = 0..=1 << 20;
 
+/// Process ids: the most that Linux has.
+const PIDS: RangeInclusive<u64> = 0..=1 << 22;
+
 /// The `[resources]` table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +28,8 @@ pub(crate) struct Resources {
     pub(crate) reserved_memory_mib: u64,
     /// Room on the disk that pods do not get, in MiB.
     pub(crate) reserved_storage_mib: u64,
+    /// Process ids of each pod; 0: those of the machine.
+    pub(crate) pod_pids_max: u64,
     /// Which processors containers run on.
     pub(crate) cpu_policy: Policy,
 }
@@ -46,8 +51,13 @@ impl Resources {
     /// # Errors
     /// The setting, and what to do.
     pub(crate) fn check(&self) -> Result<(), InvalidSetting> {
-        let Self { reserved_cpu_milli, reserved_memory_mib, reserved_storage_mib, cpu_policy } =
-            *self;
+        let Self {
+            reserved_cpu_milli,
+            reserved_memory_mib,
+            reserved_storage_mib,
+            pod_pids_max,
+            cpu_policy,
+        } = *self;
         if cpu_policy == Policy::Static && reserved_cpu_milli == 0 {
             let what = "the static policy needs a processor that no pod has for itself: set \
                         resources.reserved_cpu_milli, for example to 500";
@@ -55,7 +65,8 @@ impl Resources {
         }
         check("resources.reserved_cpu_milli", reserved_cpu_milli, &CPU_MILLI)?;
         check("resources.reserved_memory_mib", reserved_memory_mib, &MIB)?;
-        check("resources.reserved_storage_mib", reserved_storage_mib, &MIB)
+        check("resources.reserved_storage_mib", reserved_storage_mib, &MIB)?;
+        check("resources.pod_pids_max", pod_pids_max, &PIDS)
     }
 
     /// Sets them in a pod worker's configuration.
@@ -65,6 +76,7 @@ impl Resources {
             memory_bytes: self.reserved_memory_mib << 20,
             storage_bytes: self.reserved_storage_mib << 20,
         };
+        config.settings.pod_pids_max = Some(self.pod_pids_max).filter(|most| *most > 0);
         config.settings.cpu_policy = match self.cpu_policy {
             Policy::None => CpuPolicy::None,
             Policy::Static => CpuPolicy::Static,
@@ -86,12 +98,14 @@ mod tests {
             reserved_cpu_milli: 250,
             reserved_memory_mib: 2,
             reserved_storage_mib: 3,
+            pod_pids_max: 64,
             cpu_policy: Policy::Static,
         };
         kept.check().expect("in range");
         kept.set(&mut config);
         let amounts = Amounts { cpu_milli: 250, memory_bytes: 2 << 20, storage_bytes: 3 << 20 };
         assert_eq!(config.settings.reserved, amounts);
+        assert_eq!(config.settings.pod_pids_max, Some(64));
         assert_eq!(config.settings.cpu_policy, CpuPolicy::Static);
         let wrong = Resources { reserved_cpu_milli: 0, ..kept };
         assert_eq!(wrong.check().expect_err("no processor").key, "resources.cpu_policy");

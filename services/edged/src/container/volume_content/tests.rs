@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::requests::Amounts;
 use super::super::token::{Token, TokenFile};
 use super::super::volume::VolumeFile;
 use super::super::volume_files::is_safe_path;
@@ -173,4 +174,40 @@ fn volumes_that_share_one_object_are_bounded_in_sum() {
     assert_eq!(files(resolved(volume(31), &objects).expect("it fits")).len(), 31);
     let refused = resolved(volume(32), &objects).expect_err("too much");
     assert!(refused.message.contains("more than 33554432 bytes"), "{}", refused.message);
+}
+
+#[test]
+fn an_empty_dir_in_memory_has_the_least_of_its_bounds() {
+    let node = Amounts { memory_bytes: 1 << 30, ..Amounts::default() };
+    let of = |source: Value, limit: Value, node: Amounts| {
+        let mut container = json!({"name": "c"});
+        if !limit.is_null() {
+            container["resources"] = json!({"limits": {"memory": limit}});
+        }
+        let volume = json!({"name": "v", "emptyDir": source});
+        let spec = json!({"containers": [container], "volumes": [volume]});
+        let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+        let fields = FieldSource { allocatable: node, ..FieldSource::on_a_test_node(&pod) };
+        let token = |_: &TokenClaim| Ok(TokenFile::Absent);
+        let volumes = resolve(&fields, &Objects::default(), &token).expect("resolved");
+        let VolumeContent::Empty { memory_bytes_max } = volumes[0].content else {
+            panic!("{volumes:?}")
+        };
+        memory_bytes_max
+    };
+    let (memory, none) = (json!({"medium": "Memory"}), Amounts::default());
+    let small = json!({"medium": "Memory", "sizeLimit": "1Mi"});
+    for (source, limit, node, expected) in [
+        (json!({}), json!("1Mi"), node, None),
+        (json!({"medium": "HugePages"}), json!("1Mi"), node, None),
+        (memory.clone(), Value::Null, node, Some(1 << 30)),
+        (memory.clone(), json!("64Mi"), node, Some(64 << 20)),
+        (memory.clone(), json!("2Gi"), node, Some(1 << 30)),
+        (small.clone(), json!("64Mi"), node, Some(1 << 20)),
+        (small, Value::Null, none, Some(1 << 20)),
+        (memory, Value::Null, none, Some(0)),
+    ] {
+        let words = format!("{source} {limit}");
+        assert_eq!(of(source, limit, node), expected, "{words}");
+    }
 }

@@ -5,6 +5,9 @@ use super::super::field::{Column, Field, Type, field, typed};
 use super::environment::{OBJECT_FIELD_SELECTOR, RESOURCE_FIELD_SELECTOR};
 use super::{ALL, CRI, PROCESS, RUNNING};
 
+/// The runtimes that measure no volume.
+const SIZELESS: &[Column] = &[Column::Process, Column::Memory];
+
 /// The runtimes that mount no volume as a whole.
 const WITHOUT_MOUNTS: &[Column] = &[Column::Process, Column::Memory];
 
@@ -88,16 +91,19 @@ static DOWNWARD_API_VOLUME_FILE: Type = Type {
     ],
 };
 
-static EMPTY_DIR_VOLUME_SOURCE: Type =
-    Type {
-        name: "EmptyDirVolumeSource",
-        fields: &[
-            field("medium")
-                .noted(PROCESS, Never, "an emptyDir lies on the disk of the edge")
-                .noted(CRI, Never, "an emptyDir lies on the disk of the edge"),
-            field("sizeLimit").noted(RUNNING, Never, "the size of an emptyDir is not bounded"),
-        ],
-    };
+static EMPTY_DIR_VOLUME_SOURCE: Type = Type {
+    name: "EmptyDirVolumeSource",
+    fields: &[
+        field("medium").noted(PROCESS, Never, "an emptyDir lies on the disk of the edge").noted(
+            CRI,
+            Is(&["Memory"]),
+            "an emptyDir lies on the disk of the edge or in its memory",
+        ),
+        field("sizeLimit")
+            .noted(SIZELESS, Never, "the size of an emptyDir is not bounded")
+            .remark("`cri` evicts a pod that exceeds it, and `medium: Memory` has this size"),
+    ],
+};
 
 static HOST_PATH_VOLUME_SOURCE: Type =
     Type { name: "HostPathVolumeSource", fields: &[field("path"), field("type")] };

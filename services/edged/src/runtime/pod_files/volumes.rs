@@ -19,6 +19,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::claims::ClaimDirectories;
+use super::parts;
 use super::secret_memory::SecretMemory;
 use crate::container::Mount;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
@@ -71,6 +72,7 @@ pub(in crate::runtime) fn write(
     pod: &PodUid,
     volumes: &[Volume],
     audience: Audience,
+    hidden: Option<&str>,
 ) -> Result<(), RuntimeError> {
     create(&paths.volumes(pod), 0o700)?;
     for volume in volumes {
@@ -86,7 +88,13 @@ pub(in crate::runtime) fn write(
                     link(&path, memory)?;
                 }
             }
-            VolumeContent::Empty => create(&path, audience.shared_dir())?,
+            VolumeContent::Empty { memory_bytes_max } => {
+                create(&path, audience.shared_dir())?;
+                if let Some(bytes_max) = memory_bytes_max.filter(|_| audience == Audience::Users) {
+                    in_memory(volume, &path, bytes_max, hidden)?;
+                    set_mode(&path, audience.shared_dir())?;
+                }
+            }
             VolumeContent::Host { path: host, kind } => {
                 host_path(&volume.name, Path::new(host), kind)?;
                 link(&path, Path::new(host))?;
@@ -101,6 +109,21 @@ pub(in crate::runtime) fn write(
             }
         }
     }
+    Ok(())
+}
+
+/// Gives an emptyDir a file system in memory.
+fn in_memory(
+    volume: &Volume,
+    path: &Path,
+    bytes_max: u64,
+    hidden: Option<&str>,
+) -> Result<(), RuntimeError> {
+    if let Some(why) = hidden {
+        let (volume, cause) = (volume.name.clone(), format!("it cannot lie in memory: {why}"));
+        return Err(RuntimeError::Volume { volume, cause });
+    }
+    parts::mount_memory(path, bytes_max).map_err(FileError::new("mount memory at", path))?;
     Ok(())
 }
 

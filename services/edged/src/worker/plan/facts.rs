@@ -23,6 +23,8 @@ pub struct PodFacts<'a> {
     pub sandbox: Sandbox,
     /// The pod's containers.
     pub containers: &'a Containers,
+    /// Nothing of the pod is on the machine any more but its record.
+    pub is_discarded: bool,
     /// The time of the plan.
     pub now: Instant,
 }

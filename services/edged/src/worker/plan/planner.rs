@@ -35,6 +35,7 @@ pub fn plan(facts: &PodFacts<'_>) -> Plan {
         Fate::End { deadline, then } => {
             if !planner.stop_all(deadline) && (then == FinalStep::Leave || !planner.close()) {
                 planner.push(match then {
+                    FinalStep::AskDelete if !facts.is_discarded => Action::Discard,
                     FinalStep::AskDelete => Action::AskDelete,
                     FinalStep::CleanUp => Action::CleanUp,
                     FinalStep::Leave => Action::Leave,

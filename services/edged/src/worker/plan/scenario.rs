@@ -51,6 +51,7 @@ struct World {
     stopping: BTreeMap<String, Stopping>,
     failed: BTreeSet<String>,
     pulled: BTreeSet<String>,
+    is_discarded: bool,
     now: Instant,
 }
 
@@ -86,6 +87,7 @@ impl World {
             stopping: BTreeMap::new(),
             failed: BTreeSet::new(),
             pulled: BTreeSet::new(),
+            is_discarded: false,
             now: Instant::now(),
         }
     }
@@ -138,8 +140,17 @@ impl World {
             SandboxState::Ready => Sandbox::Ready,
             SandboxState::Lost => Sandbox::Lost,
         };
-        let (pod, ended, now) = (&self.pod, self.ended, self.now);
-        let plan = plan(&PodFacts { pod, fate, ended, sandbox, containers: &containers, now });
+        let Self { pod, ended, is_discarded, now, .. } = &*self;
+        let (ended, is_discarded, now) = (*ended, *is_discarded, *now);
+        let plan = plan(&PodFacts {
+            pod,
+            fate,
+            ended,
+            sandbox,
+            containers: &containers,
+            is_discarded,
+            now,
+        });
         for action in plan.actions.clone() {
             self.execute(&action, &containers).await;
         }
@@ -212,6 +223,11 @@ impl World {
             }
             Action::PreStop(name) => panic!("{name} has no hook"),
             Action::Refuse(_) => self.ended = Some(Outcome::Failed),
+            Action::Discard => {
+                assert!(containers.values().all(|facts| facts.run != Run::Running));
+                Runtime::remove(&self.runtime, &self.record).await.expect("nothing runs");
+                self.is_discarded = true;
+            }
             Action::AskDelete | Action::CleanUp | Action::Leave => {
                 assert!(containers.values().all(|facts| facts.run != Run::Running));
             }
@@ -293,6 +309,10 @@ async fn play(restart_policy: &str, pull_policy: &str, events: Vec<Event>, fails
     assert!(NAMES.iter().all(|name| !world.is_running(name)), "everything has ended");
     assert_eq!(world.runtime.pod(&world.record.uid).sandbox, SandboxState::None);
     assert!(!fails || world.ended.is_some(), "the pod was refused");
+    assert_eq!(
+        world.is_discarded, !fails,
+        "a pod that failed keeps what it has until it is deleted"
+    );
 }
 
 proptest! {

@@ -30,7 +30,7 @@ pub enum Fate {
 /// The step that follows when none of a pod's containers runs any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinalStep {
-    /// Ask the cloud to delete the object.
+    /// Remove what the pod has on the machine, then ask the cloud to delete the object.
     AskDelete,
     /// Remove everything of the pod: it is not desired any more.
     CleanUp,
@@ -78,6 +78,8 @@ pub enum Action {
     Kill(String),
     /// Fail the pod for good: none of its containers starts any more.
     Refuse(FailReason),
+    /// Remove everything of the pod but its record and its last status: containers, volumes, logs, cgroup.
+    Discard,
     /// Ask the cloud to delete the pod's object.
     AskDelete,
     /// Remove everything of the pod, and forget it.

@@ -62,7 +62,8 @@ fn plan_in(
     containers: &Containers,
     now: Instant,
 ) -> Plan {
-    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, now })
+    let is_discarded = false;
+    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now })
 }
 
 fn start(name: &str) -> Action {
@@ -256,7 +257,7 @@ fn what_follows_the_end_comes_only_when_nothing_runs() {
     let now = Instant::now();
     let pod = two_containers("Always");
     for (then, follows) in [
-        (FinalStep::AskDelete, Action::AskDelete),
+        (FinalStep::AskDelete, Action::Discard),
         (FinalStep::CleanUp, Action::CleanUp),
         (FinalStep::Leave, Action::Leave),
     ] {
@@ -272,6 +273,23 @@ fn what_follows_the_end_comes_only_when_nothing_runs() {
         let plan = plan(&pod, fate, None, &stranger, now);
         assert_eq!(plan.actions, [Action::Terminate("stranger".to_owned())]);
     }
+}
+
+#[test]
+fn the_object_goes_only_when_nothing_of_the_pod_is_left() {
+    let now = Instant::now();
+    let (pod, containers) = (two_containers("Always"), are([("a", exited(true))]));
+    let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+    let of = |sandbox, containers, is_discarded| {
+        let ended = Some(Outcome::Succeeded);
+        let pod = &pod;
+        super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now }).actions
+    };
+    let runs = are([("a", running())]);
+    assert_eq!(of(Sandbox::Ready, &runs, true), [Action::Terminate("a".to_owned())]);
+    assert_eq!(of(Sandbox::Ready, &containers, true), [Action::Close]);
+    assert_eq!(of(Sandbox::None, &containers, false), [Action::Discard]);
+    assert_eq!(of(Sandbox::None, &containers, true), [Action::AskDelete]);
 }
 
 #[test]
@@ -378,7 +396,7 @@ fn a_sandbox_is_opened_before_a_container_starts_and_closed_after_the_last_ended
     assert_eq!(run(Sandbox::None, &are([])), [Action::Open]);
     assert_eq!(run(Sandbox::Ready, &are([])), [start("a"), start("b")]);
     for (then, last) in [
-        (FinalStep::AskDelete, Action::AskDelete),
+        (FinalStep::AskDelete, Action::Discard),
         (FinalStep::CleanUp, Action::CleanUp),
         (FinalStep::Leave, Action::Leave),
     ] {
@@ -569,7 +587,7 @@ mod properties {
                     Action::PreStop(name) | Action::Terminate(name) | Action::Kill(name) => {
                         prop_assert!(runs(name));
                     }
-                    Action::AskDelete => prop_assert!(none_runs && ending),
+                    Action::Discard => prop_assert!(none_runs && ending),
                     other => prop_assert!(false, "{other:?} was not asked for"),
                 }
             }
