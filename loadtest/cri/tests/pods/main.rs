@@ -4,6 +4,7 @@ mod bench;
 mod cgroups;
 mod collection;
 mod cpus;
+mod csi;
 mod eviction;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
