@@ -26,12 +26,14 @@
 //! | `config` | the files by which containerd and its network are set up |
 //! | `cgroups` | the control groups, and their removal |
 //! | `program` | the programs that must be installed |
+//! | `driver` | a storage driver in memory, with faults |
 //! | `twin` | a runtime in memory that answers as containerd does, with faults |
 //! | `error` | the failures |
 
 mod cgroups;
 mod config;
 mod containerd;
+mod driver;
 mod error;
 mod image;
 mod machine;
@@ -40,6 +42,7 @@ mod registry;
 mod twin;
 
 pub use containerd::{Containerd, ContainerdSettings};
+pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};
 pub use error::LabError;
 pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
 pub use machine::{Machine, Server};

@@ -13,6 +13,7 @@ pub mod claim;
 pub mod cpu_set;
 pub mod credentials;
 pub(crate) mod downward_api;
+pub mod driver_volume;
 pub(crate) mod environment;
 pub(crate) mod image_name;
 pub(crate) mod pull_credentials;

@@ -1,4 +1,4 @@
-//! The seam to what runs containers: four traits, and the runtimes behind them.
+//! The seam to what runs containers: five traits, and the runtimes behind them.
 //!
 //! | trait | job | `process` | `hollow` | `memory` |
 //! |---|---|---|---|---|
@@ -6,6 +6,7 @@
 //! | [`Images`] | container images | | | yes |
 //! | [`Streams`] | exec, attach and port-forward | | | |
 //! | [`Usage`] | CPU, memory, processes, disk | | | memory |
+//! | [`VolumeDrivers`] | volumes of storage drivers | | | |
 //!
 //! A [`NodeRuntime`] is the set of the traits that one runtime implements. What a runtime cannot do
 //! is absent from the set, or named in its [`Features`]: the call returns
@@ -30,6 +31,7 @@ use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
 
+mod drivers;
 mod error;
 pub(crate) mod hollow;
 mod images;
@@ -41,6 +43,7 @@ mod state;
 mod streams;
 mod usage;
 
+pub use drivers::VolumeDrivers;
 pub use error::RuntimeError;
 pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCredentials};
 pub use node_runtime::{NodeRuntime, RuntimeOpener};

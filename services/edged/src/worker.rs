@@ -15,6 +15,7 @@
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `token_requests` | requests for the tokens of its volumes |
+//! | `driver_mounts` | its volumes that storage drivers publish |
 //! | `go_duration` | durations in messages |
 //! | `warnings` | equal warnings, counted |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
@@ -43,6 +44,7 @@ use crate::pod::{self, PodRecord};
 mod container_tracker;
 mod crash_loop;
 mod dependencies;
+mod driver_mounts;
 mod executor;
 mod go_duration;
 mod handler;
@@ -66,6 +68,7 @@ mod warnings;
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
+use driver_mounts::DriverMounts;
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
@@ -94,6 +97,8 @@ pub(crate) struct Worker {
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
     tokens: Option<Box<TokenTracker>>,
+    /// What storage drivers have published, if the pod has volumes of drivers.
+    mounts: Option<Box<DriverMounts>>,
     /// The content of the volumes, from the last time when all of it was available.
     volumes: Vec<Volume>,
     /// Whether the volumes have this content.
@@ -180,6 +185,7 @@ impl Worker {
             waits: BTreeMap::new(),
             images,
             tokens: None,
+            mounts: None,
             volumes: Vec::new(),
             volumes_written: false,
             missing: None,
@@ -238,6 +244,7 @@ impl Worker {
             if fate == Fate::Run {
                 self.keep_record().await;
                 self.request_tokens(now);
+                self.publish_volumes();
                 self.write_volumes().await;
             }
             let plan = self.plan(&pod, &state, fate, now);
@@ -257,6 +264,7 @@ impl Worker {
             }
             if plan.actions.is_empty() {
                 self.release_cpus().await;
+                self.release_volumes().await;
                 self.discard_evicted(fate).await;
             }
             let resync = now + self.shared.settings.resync;
@@ -266,7 +274,9 @@ impl Worker {
             let tokens_at = tokens_at.filter(|at| *at > now);
             let active_for = self.active_for(&pod, time).filter(|_| fate == Fate::Run);
             let active_until = active_for.and_then(|left| now.checked_add(left));
-            let wake_at = [plan.wake_at, self.retry_at, setup_at, tokens_at, active_until];
+            let unpublish_at = self.next_unpublish().filter(|at| *at > now);
+            let wake_at =
+                [plan.wake_at, self.retry_at, setup_at, tokens_at, unpublish_at, active_until];
             return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
     }
@@ -299,7 +309,7 @@ impl Worker {
         let grace = pod::grace(pod);
         let key = &self.record.key;
         match signal {
-            Signal::Runtime => {}
+            Signal::Runtime => self.recheck_drivers(),
             Signal::Evict { message, within, signal } => {
                 if self.ended.is_none() && self.failing.is_none() {
                     self.shared.metrics.evicted(signal);
@@ -344,6 +354,7 @@ impl Worker {
             }
             Signal::Token { claim, result } => self.end_token_request(pod, &claim, result),
             Signal::Pull { container, result } => self.end_pull(pod, &container, result, now),
+            Signal::Published { result } => self.end_publish(result),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
+use headwater_csi::{CsiSettings, CsiVolumes};
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
@@ -33,9 +34,12 @@ pub(crate) enum PodRuntimeError {
     Setting(InvalidSetting),
 }
 
-/// A container runtime, to be opened.
+/// A container runtime, to be opened, and the storage drivers beside it.
 #[derive(Debug)]
-struct CriOpener(CriSettings);
+struct CriOpener {
+    runtime: CriSettings,
+    drivers: Option<CsiSettings>,
+}
 
 #[async_trait]
 impl RuntimeOpener for CriOpener {
@@ -46,8 +50,12 @@ impl RuntimeOpener for CriOpener {
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
     ) -> Result<NodeRuntime, RuntimeError> {
-        let opened = headwater_cri::open(&self.0, node, dir, settings, notices).await;
-        opened.map_err(|error| RuntimeError::Absent(error_chain(&error)))
+        let opened = headwater_cri::open(&self.runtime, node, dir, settings, notices.clone()).await;
+        let runtime = opened.map_err(|error| RuntimeError::Absent(error_chain(&error)))?;
+        let Some(drivers) = self.drivers.clone() else { return Ok(runtime) };
+        let drivers = CsiVolumes::open(drivers, node.clone(), notices);
+        let drivers = drivers.map_err(|error| RuntimeError::Absent(error_chain(&error)))?;
+        Ok(runtime.with_drivers(Arc::new(drivers)))
     }
 }
 
@@ -62,9 +70,10 @@ pub(crate) fn runtime(
 ) -> Result<RuntimeKind, PodRuntimeError> {
     Ok(match kind {
         Runtime::Hollow => RuntimeKind::Hollow,
-        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener(
-            cri.settings().map_err(PodRuntimeError::Setting)?,
-        ))),
+        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener {
+            runtime: cri.settings().map_err(PodRuntimeError::Setting)?,
+            drivers: cri.drivers().map_err(PodRuntimeError::Setting)?,
+        })),
         Runtime::Process => {
             let program = std::env::current_exe().map_err(PodRuntimeError::Program)?;
             let shim = vec![program.display().to_string(), SHIM.to_owned()];

@@ -19,6 +19,7 @@ pub(crate) enum Kind {
     PersistentVolume,
     ConfigMap,
     Secret,
+    CsiDriver,
 }
 
 /// Which objects of a kind the controller gets.
@@ -42,7 +43,7 @@ const SECRET_FIELDS: &str = "type!=helm.sh/release.v1,type!=bootstrap.kubernetes
 
 impl Kind {
     /// Every kind.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -55,6 +56,7 @@ impl Kind {
         Self::PersistentVolume,
         Self::ConfigMap,
         Self::Secret,
+        Self::CsiDriver,
     ];
 
     /// The number of waves of the first list.
@@ -80,6 +82,7 @@ impl Kind {
             Self::PersistentVolume => "persistentvolume",
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
+            Self::CsiDriver => "csidriver",
         }
     }
 
@@ -106,7 +109,8 @@ impl Kind {
             | Self::ServiceAccount
             | Self::PersistentVolume
             | Self::ConfigMap
-            | Self::Secret => Usage::Named,
+            | Self::Secret
+            | Self::CsiDriver => Usage::Named,
         }
     }
 
@@ -122,7 +126,7 @@ impl Kind {
             | Self::EndpointSlice => 1,
             Self::PersistentVolumeClaim | Self::ServiceAccount => 2,
             Self::PersistentVolume => 3,
-            Self::ConfigMap | Self::Secret => 4,
+            Self::ConfigMap | Self::Secret | Self::CsiDriver => 4,
         }
     }
 

@@ -110,6 +110,7 @@ pub fn check_fields(object: &Value) -> Vec<FieldFinding> {
         ("storage.k8s.io/v1", "VolumeAttachment") => {
             reader::read::<storage::VolumeAttachment>(object)
         }
+        ("storage.k8s.io/v1", "CSIDriver") => reader::read::<storage::CSIDriver>(object),
         ("apps/v1", "Deployment") => reader::read::<apps::Deployment>(object),
         ("apps/v1", "ReplicaSet") => reader::read::<apps::ReplicaSet>(object),
         ("apps/v1", "StatefulSet") => reader::read::<apps::StatefulSet>(object),

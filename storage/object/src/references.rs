@@ -98,6 +98,8 @@ impl ReferenceSet<'_> {
         }
         self.named("secret", &volume["azureFile"]["secretName"], true);
         self.named("secret", &volume["csi"]["nodePublishSecretRef"]["name"], true);
+        // A driver without an object has a kubelet's defaults.
+        self.add(None, "csidriver", &volume["csi"]["driver"], false);
     }
 
     fn container(&mut self, container: &Value) {
@@ -130,6 +132,7 @@ impl ReferenceSet<'_> {
             secret(&reference["name"], &reference["namespace"]);
         }
         secret(&spec["azureFile"]["secretName"], &spec["azureFile"]["secretNamespace"]);
+        self.add(None, "csidriver", &spec["csi"]["driver"], false);
     }
 
     fn named(&mut self, kind: &str, name: &Value, required: bool) {

@@ -36,6 +36,7 @@ pub(crate) fn check(
         "persistentvolumeclaim" => fits::<core::PersistentVolumeClaim>(object),
         "serviceaccount" => fits::<core::ServiceAccount>(object),
         "volumeattachment" => fits::<storage::VolumeAttachment>(object),
+        "csidriver" => fits::<storage::CSIDriver>(object),
         _ => Ok(()),
     };
     let Err((path, reason)) = outcome.and_then(|()| contents(object_type, object)) else {

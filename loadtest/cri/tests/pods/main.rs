@@ -4,6 +4,7 @@ mod bench;
 mod cgroups;
 mod collection;
 mod cpus;
+mod csi;
 mod deletion;
 mod ephemeral;
 mod eviction;

@@ -31,7 +31,7 @@ pub(super) fn mounts(
                 mount.volume
             )));
         };
-        let read_only = mount.read_only || is_claim_read_only(request, &mount.volume);
+        let read_only = mount.read_only || is_volume_read_only(request, &mount.volume);
         mounts.push(Mount {
             container_path: absolute(&mount.path),
             host_path: text(host_path),
@@ -85,12 +85,13 @@ fn is_recursive(
     }
 }
 
-/// Whether the pod uses the claim of this volume read-only.
-fn is_claim_read_only(request: &ContainerRequest<'_>, volume: &str) -> bool {
+/// Whether the pod uses the claim of this volume, or the volume of a driver, read-only.
+fn is_volume_read_only(request: &ContainerRequest<'_>, volume: &str) -> bool {
     let mut volumes = spec(request.pod).volumes.iter().flatten();
-    let claim = volumes.find(|of| of.name == volume);
-    let claim = claim.and_then(|of| of.persistent_volume_claim.as_ref());
-    claim.is_some_and(|claim| claim.read_only == Some(true))
+    let Some(found) = volumes.find(|of| of.name == volume) else { return false };
+    let claim = found.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
+    let inline = found.csi.as_ref().and_then(|csi| csi.read_only);
+    claim.or(inline) == Some(true)
 }
 
 /// The path below the container's root as the container sees it.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use super::claim::Claim;
+use super::driver_volume::DriverVolume;
 
 /// A volume of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,14 @@ pub enum VolumeContent {
     },
     /// A directory of the node that belongs to a claim and outlives the pod.
     Claim(Claim),
-    /// A volume that needs a storage driver.
+    /// A volume of a storage driver, which has to publish it.
+    Driver(Box<DriverVolume>),
+    /// A volume that a storage driver has published for the pod.
+    Published {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A volume that needs a storage driver of another kind.
     Unsupported {
         /// The kind of volume that the pod asks for.
         kind: &'static str,

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume as VolumeSpec};
 use super::WaitReason;
 use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
+use super::driver_volume::of_view;
 use super::quantity::value;
 use super::requests::pod_limits;
 use super::token::FindToken;
@@ -83,7 +84,11 @@ fn content(
         let kind = source.type_.clone().unwrap_or_default();
         return Ok(VolumeContent::Host { path: source.path.clone(), kind });
     } else if let Some(source) = &spec.persistent_volume_claim {
-        return claim(namespace, &source.claim_name, objects);
+        let is_read_only = source.read_only.unwrap_or(false);
+        return claim(&spec.name, &source.claim_name, is_read_only, fields, objects);
+    } else if let Some(source) = &spec.csi {
+        let volume = of_view::inline(&spec.name, source, fields, objects)?;
+        return Ok(VolumeContent::Driver(Box::new(volume)));
     } else {
         return Ok(VolumeContent::Unsupported { kind: kind_of(spec) });
     }
@@ -106,9 +111,16 @@ fn memory_bytes_max(source: &EmptyDirVolumeSource, fields: &FieldSource<'_>) -> 
     Some(bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or_default())
 }
 
-/// The content of a claim: the host path of its volume if the volume has one, else a directory of
-/// the node.
-fn claim(namespace: &str, name: &str, objects: &Objects) -> Result<VolumeContent, String> {
+/// The content of a claim: the host path of its volume if the volume has one, a volume of a storage driver, else
+/// a directory of the node.
+fn claim(
+    volume_name: &str,
+    name: &str,
+    is_read_only: bool,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<VolumeContent, String> {
+    let namespace = namespace(fields.pod);
     let claim = objects
         .claim(namespace, name)
         .ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))?;
@@ -126,15 +138,17 @@ fn claim(namespace: &str, name: &str, objects: &Objects) -> Result<VolumeContent
         Ok(VolumeContent::Host { path: source.path.clone(), kind })
     } else if let Some(source) = spec.and_then(|spec| spec.local.as_ref()) {
         Ok(VolumeContent::Host { path: source.path.clone(), kind: String::new() })
+    } else if let Some(source) = spec.and_then(|spec| spec.csi.as_ref()) {
+        let volume =
+            of_view::persistent(volume_name, volume, source, is_read_only, fields, objects)?;
+        Ok(VolumeContent::Driver(Box::new(volume)))
     } else {
-        Ok(VolumeContent::Unsupported { kind: "persistentVolume without hostPath or local" })
+        Ok(VolumeContent::Unsupported { kind: "persistentVolume without csi, hostPath or local" })
     }
 }
 
 fn kind_of(spec: &VolumeSpec) -> &'static str {
-    if spec.csi.is_some() {
-        "csi"
-    } else if spec.nfs.is_some() {
+    if spec.nfs.is_some() {
         "nfs"
     } else if spec.ephemeral.is_some() {
         "ephemeral"

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, VolumeAttachment};
 use serde::de::DeserializeOwned;
 
 /// A cheap copy of the objects at one moment.
@@ -20,6 +21,8 @@ enum Object {
     Secret(Arc<Secret>),
     Volume(Arc<PersistentVolume>),
     Claim(Arc<PersistentVolumeClaim>),
+    Driver(Arc<CSIDriver>),
+    Attachment(Arc<VolumeAttachment>),
 }
 
 impl Objects {
@@ -38,6 +41,8 @@ impl Objects {
             "configmap" => Object::ConfigMap(parse(json)?),
             "secret" => Object::Secret(parse(json)?),
             "persistentvolume" => Object::Volume(parse(json)?),
+            "csidriver" => Object::Driver(parse(json)?),
+            "volumeattachment" => Object::Attachment(parse(json)?),
             "persistentvolumeclaim" => {
                 let mut claim: PersistentVolumeClaim = serde_json::from_slice(json)?;
                 let metadata = &mut claim.metadata;
@@ -107,6 +112,22 @@ impl Objects {
             Object::Volume(volume) => Some(volume),
             _ => None,
         }
+    }
+
+    /// What the CSIDriver of that name states.
+    pub(crate) fn csi_driver(&self, name: &str) -> Option<&CSIDriverSpec> {
+        match self.get(None, "csidriver", name)? {
+            Object::Driver(driver) => Some(&driver.spec),
+            _ => None,
+        }
+    }
+
+    /// The attachments of volumes to this node.
+    pub(crate) fn attachments(&self) -> impl Iterator<Item = &VolumeAttachment> {
+        self.by_key.values().filter_map(|object| match object {
+            Object::Attachment(attachment) => Some(&**attachment),
+            _ => None,
+        })
     }
 
     fn get(&self, namespace: Option<&str>, kind: &str, name: &str) -> Option<&Object> {

@@ -77,6 +77,18 @@ pub enum RuntimeError {
         #[source]
         source: nix::Error,
     },
+    /// A storage driver does not publish a volume, or does not take it back. A retry can succeed.
+    #[error("{step} failed for volume \"{volume}\" : {cause}")]
+    Driver {
+        /// The step, as a kubelet names it: `MountVolume.SetUp`.
+        step: &'static str,
+        /// The volume.
+        volume: String,
+        /// The cause.
+        cause: String,
+        /// The driver, if it has to register first.
+        absent: Option<String>,
+    },
     /// A volume cannot be written.
     #[error("volume {volume}: {cause}")]
     Volume {
@@ -102,6 +114,7 @@ impl RuntimeError {
             Self::StillRuns { .. } => "still_runs",
             Self::Signal { .. } => "signal",
             Self::Volume { .. } => "volume",
+            Self::Driver { .. } => "driver",
         }
     }
 }

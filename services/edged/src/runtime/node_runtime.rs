@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::hollow::HollowRuntime;
 use super::process::ProcessRuntime;
-use super::{Features, Images, Runtime, RuntimeError, Streams, Usage};
+use super::{Features, Images, Runtime, RuntimeError, Streams, Usage, VolumeDrivers};
 use crate::config::{RuntimeKind, Settings};
 use crate::pod::PodUid;
 
@@ -23,6 +23,7 @@ pub struct NodeRuntime {
     images: Option<Arc<dyn Images>>,
     streams: Option<Arc<dyn Streams>>,
     usage: Option<Arc<dyn Usage>>,
+    drivers: Option<Arc<dyn VolumeDrivers>>,
 }
 
 /// Opens a runtime of another crate.
@@ -47,7 +48,7 @@ impl NodeRuntime {
     /// A runtime without images, streams and usage.
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
         let features = Arc::new(runtime.features());
-        Self { runtime, features, images: None, streams: None, usage: None }
+        Self { runtime, features, images: None, streams: None, usage: None, drivers: None }
     }
 
     /// Adds the seam to images: from now on a container starts only when its image is present.
@@ -66,6 +67,12 @@ impl NodeRuntime {
     #[must_use]
     pub fn with_usage(self, usage: Arc<dyn Usage>) -> Self {
         Self { usage: Some(usage), ..self }
+    }
+
+    /// Adds the storage drivers.
+    #[must_use]
+    pub fn with_drivers(self, drivers: Arc<dyn VolumeDrivers>) -> Self {
+        Self { drivers: Some(drivers), ..self }
     }
 
     /// Opens the runtime of this kind, unless it is of another crate, in the pod worker's directory, and adopts what runs.
@@ -110,6 +117,11 @@ impl NodeRuntime {
     /// Resource usage; `None` if it is not measured.
     pub fn usage(&self) -> Option<&Arc<dyn Usage>> {
         self.usage.as_ref()
+    }
+
+    /// Storage drivers; `None` if pods have no volumes of drivers.
+    pub fn drivers(&self) -> Option<&Arc<dyn VolumeDrivers>> {
+        self.drivers.as_ref()
     }
 }
 

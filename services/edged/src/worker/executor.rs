@@ -144,12 +144,13 @@ impl Worker {
         if !is_due || self.ended.is_some() || failed_lately {
             return;
         }
+        let Some(volumes) = self.placed_volumes() else { return };
         let shared = self.shared.clone();
         let Ok(_permit) = shared.adding.acquire().await else { return };
         let (span, began) = (self.span("pod lay out"), Instant::now());
         let writing = async {
             self.shared.store.insert(&self.record).await?;
-            self.shared.runtime.write_volumes(&self.record, &self.volumes).await
+            self.shared.runtime.write_volumes(&self.record, &volumes).await
         };
         let written = writing.instrument(span.clone()).await;
         self.count(RuntimeAction::WriteVolumes, began, &written);
@@ -371,6 +372,9 @@ impl Worker {
     /// Removes what a pod that has ended has on the machine. Its record and its last status stay: if the pod worker is
     /// killed meanwhile, the next one goes on here.
     async fn discard(&mut self) -> StepOutcome {
+        if let Err(waiting) = self.take_back_volumes().await {
+            return waiting;
+        }
         let shared = self.shared.clone();
         let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
         let began = Instant::now();
@@ -390,6 +394,9 @@ impl Worker {
     }
 
     async fn clean_up(&mut self) -> StepOutcome {
+        if let Err(waiting) = self.take_back_volumes().await {
+            return waiting;
+        }
         let shared = self.shared.clone();
         let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
         let (span, began) = (self.span("pod clean up"), Instant::now());
@@ -409,6 +416,19 @@ impl Worker {
             }
             Err(error) => self.retry_later("a pod cannot be cleaned up yet", &error),
         }
+    }
+
+    /// Has drivers take the volumes back before the pod's files go. A driver that hangs takes the place of no other pod.
+    async fn take_back_volumes(&mut self) -> Result<(), StepOutcome> {
+        if self.next_unpublish().is_some_and(|at| Instant::now() < at) {
+            self.retry_at = self.next_unpublish();
+            return Err(StepOutcome::Waiting);
+        }
+        let Err(error) = self.unpublish_volumes().await else { return Ok(()) };
+        self.warn(None, "a volume is not taken back yet", &error_chain(&error));
+        self.event(None, Severity::Warning, "FailedUnmount", error_chain(&error));
+        self.retry_at = self.next_unpublish();
+        Err(StepOutcome::Waiting)
     }
 
     /// Starts the probes that are due: the startup probe first, then the others.
@@ -464,7 +484,7 @@ impl Worker {
         }
     }
 
-    fn fail_setup(&mut self, reason: &'static str, error: &RuntimeError) {
+    pub(super) fn fail_setup(&mut self, reason: &'static str, error: &RuntimeError) {
         let message = error_chain(error);
         self.warn(None, "a pod cannot be set up", &message);
         let event = if reason == "CreatePodSandboxError" {

@@ -244,6 +244,9 @@ impl Worker {
         if let Some(reason) = of_pod.or(self.refused.get(container)) {
             return Some((reason, None));
         }
+        if let Some(reason) = self.awaited_drivers() {
+            return Some((reason, None));
+        }
         if let Some(setup) = &self.setup {
             return Some((setup.reason(), Some(setup.retry_at())));
         }

@@ -1,5 +1,7 @@
 //! What wakes a pod's worker: changes that the runtime, a probe or a hook found.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_object::TokenClaim;
@@ -9,7 +11,7 @@ use tokio::sync::mpsc;
 use super::probe_failure::ProbeFailure;
 use crate::api::client::EdgeError;
 use crate::container::token::Token;
-use crate::runtime::ImageError;
+use crate::runtime::{ImageError, RuntimeError};
 
 /// The sender of a worker's signals. They are boxed: the channel has room for dozens, and the
 /// channels of most pods are empty.
@@ -42,6 +44,8 @@ pub(crate) enum Signal {
     Token { claim: TokenClaim, result: Result<Token, EdgeError> },
     /// The pull of a container's image ended.
     Pull { container: String, result: Result<PullOutcome, ImageError> },
+    /// The storage drivers published the pod's volumes, or one did not.
+    Published { result: Result<BTreeMap<String, PathBuf>, RuntimeError> },
 }
 
 /// An image that the next start can use.

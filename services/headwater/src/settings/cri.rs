@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use headwater_cri::CriSettings;
 use headwater_cri::spec::{CgroupDriver, Forbidden};
+use headwater_csi::CsiSettings;
 use headwater_settings::{InvalidSetting, Runtime};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,9 @@ const ENDPOINT_DEFAULT: &str = "/run/containerd/containerd.sock";
 
 /// As a kubelet's default.
 const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
+
+/// Where a kubelet has it, and drivers mount it.
+const PLUGINS_DIR_DEFAULT: &str = "/var/lib/kubelet";
 
 /// A scheme that kubelets and crictl want before the path of a socket.
 const UNIX: &str = "unix://";
@@ -32,6 +36,8 @@ pub(crate) struct Cri {
     pub(crate) cluster_domain: String,
     /// Who makes cgroups, where the runtime does not say so.
     pub(crate) cgroup_driver: Driver,
+    /// A kubelet's tree, in which storage drivers register and mount volumes; empty for no drivers.
+    pub(crate) plugins_dir: String,
 }
 
 /// See [`CgroupDriver`].
@@ -54,6 +60,7 @@ impl Default for Cri {
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
+            plugins_dir: PLUGINS_DIR_DEFAULT.to_owned(),
         }
     }
 }
@@ -69,7 +76,25 @@ impl Cri {
                         these settings out";
             return Err(InvalidSetting::new("cri", what));
         }
+        self.drivers()?;
         self.settings().map(drop)
+    }
+
+    /// The settings of storage drivers; `None`: there are none.
+    ///
+    /// # Errors
+    /// As [`Cri::check`].
+    pub(crate) fn drivers(&self) -> Result<Option<CsiSettings>, InvalidSetting> {
+        let dir = &self.plugins_dir;
+        if !dir.is_empty() && !dir.starts_with('/') {
+            let what = format!(
+                "{dir:?} is no absolute path: set one, such as {PLUGINS_DIR_DEFAULT}, or \"\" for no \
+                 storage drivers"
+            );
+            return Err(InvalidSetting::new("cri.plugins_dir", what));
+        }
+        let settings = || CsiSettings { root: dir.into(), call_within: None };
+        Ok((!dir.is_empty()).then(settings))
     }
 
     /// The settings of the runtime.
@@ -136,6 +161,11 @@ mod tests {
         let wrong = Cri { cluster_dns: "10.96.0.10,dns".to_owned(), ..Cri::default() };
         let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no address");
         assert_eq!(wrong.key, "cri.cluster_dns");
+        let wrong = Cri { plugins_dir: "lib/kubelet".to_owned(), ..Cri::default() };
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no absolute path");
+        assert_eq!(wrong.key, "cri.plugins_dir");
+        let none = Cri { plugins_dir: String::new(), ..Cri::default() };
+        assert!(none.drivers().expect("no drivers").is_none());
         let unused = Cri { share_runtime: true, ..Cri::default() };
         unused.check(Some(Runtime::Process)).expect_err("it says nothing");
         Cri::default().check(Some(Runtime::Process)).expect("nothing is set");

@@ -90,6 +90,14 @@ fn the_secret_of_a_csi_volume() {
 }
 
 #[test]
+fn the_driver_of_a_csi_volume() {
+    let volume = json!({"csi": {"driver": "disk.example.com"}});
+    assert_eq!(pod(json!({"volumes": [volume]})), optional("null/csidriver/disk.example.com"));
+    let of_volume = of("null/persistentvolume/pv-1", json!({ "spec": volume }));
+    assert_eq!(of_volume, optional("null/csidriver/disk.example.com"));
+}
+
+#[test]
 fn the_secret_of_each_old_kind_of_volume() {
     for kind in SECRET_REF_VOLUMES {
         let spec = json!({"volumes": [{kind: {"secretRef": {"name": "s"}}}]});

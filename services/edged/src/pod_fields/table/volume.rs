@@ -30,7 +30,11 @@ pub(super) static VOLUME: Type = Type {
         driver("cephfs"),
         driver("cinder"),
         typed("configMap", &CONFIG_MAP_VOLUME_SOURCE),
-        driver("csi"),
+        typed("csi", &CSI_VOLUME_SOURCE).refused(
+            PROCESS,
+            Never,
+            "the node has no storage drivers; use another volume instead",
+        ),
         typed("downwardAPI", &DOWNWARD_API_VOLUME_SOURCE),
         typed("emptyDir", &EMPTY_DIR_VOLUME_SOURCE),
         driver("ephemeral"),
@@ -57,6 +61,20 @@ pub(super) static VOLUME: Type = Type {
         driver("vsphereVolume"),
     ],
 };
+
+static CSI_VOLUME_SOURCE: Type = Type {
+    name: "CSIVolumeSource",
+    fields: &[
+        field("driver").remark("registers in plugins_registry; the pod waits for it"),
+        field("fsType"),
+        typed("nodePublishSecretRef", &LOCAL_OBJECT_REFERENCE),
+        field("readOnly"),
+        field("volumeAttributes"),
+    ],
+};
+
+static LOCAL_OBJECT_REFERENCE: Type =
+    Type { name: "LocalObjectReference", fields: &[field("name")] };
 
 static CONFIG_MAP_VOLUME_SOURCE: Type = Type {
     name: "ConfigMapVolumeSource",

@@ -100,7 +100,12 @@ pub(in crate::runtime) fn write(
                 link(&path, Path::new(host))?;
             }
             VolumeContent::Claim(claim) => claims.link(claim, audience.shared_dir(), &path)?,
-            VolumeContent::Unsupported { kind } => {
+            VolumeContent::Published { path: published } => link(&path, published)?,
+            VolumeContent::Driver(_) | VolumeContent::Unsupported { .. } => {
+                let kind = match &volume.content {
+                    VolumeContent::Unsupported { kind } => kind,
+                    _ => "storage drivers (csi)",
+                };
                 let cause = format!(
                     "the process runtime has no {kind}: use hostPath, emptyDir, a claim, \
                      configMap, secret, downwardAPI or projected"
