@@ -337,6 +337,10 @@ impl Worker {
                     tracker.set_finding(attempt, kind, finding, now + own_grace.unwrap_or(grace));
                 }
             }
+            Signal::ProbeWarning { container, kind, message } => {
+                let message = format!("{} probe warning: {message}", kind.title());
+                self.event(Some(&container), Severity::Warning, "ProbeWarning", message);
+            }
             Signal::PostStart { container, attempt, result } => {
                 if let Err(message) = &result {
                     tracing::warn!(pod = %key, container, message, "a postStart hook failed");

@@ -24,10 +24,12 @@ use headwater_cli::exit::{CommandResult, Failure, Outcome};
 use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
+use headwater_kubernetes::EventLevel;
 use headwater_operator::{
     self as operator, ControllerView, ListenError, OperatorDependencies, PartKind,
 };
 use headwater_rocks::{Budget, DatabaseMemory};
+use headwater_settings::Events;
 use headwater_settings::LayeredSettings;
 use headwater_telemetry::traces::Traces;
 use headwater_telemetry::{NodeNames, server};
@@ -231,6 +233,11 @@ impl Composition {
                 pod_bounds: PodBounds {
                     node_address: settings.node_address,
                     pressure: settings.pressure,
+                    // The API gets only what the nodes send.
+                    events: match settings.kubernetes.events {
+                        EventLevel::All => Events::All,
+                        EventLevel::None | EventLevel::Warnings => Events::Warnings,
+                    },
                     ..PodBounds::default()
                 },
                 // One address is not that of several nodes.

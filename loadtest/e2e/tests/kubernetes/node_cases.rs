@@ -150,7 +150,7 @@ fn settings_of(certificates: &Path) -> String {
     let file = |name: &str| certificates.join(name).display().to_string();
     format!(
         "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
-         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\n\
+         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\nevents = \"all\"\n\
          [pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n",
         file("ca.crt"),
         file("server.crt"),

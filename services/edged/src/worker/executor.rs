@@ -269,7 +269,7 @@ impl Worker {
         let signals = self.signals.clone();
         let container = container.name.clone();
         tokio::spawn(async move {
-            let result = hook.run(&target, POST_START_MAX).await;
+            let result = hook.run(&target, POST_START_MAX).await.map(drop);
             let signal = Signal::PostStart { container, attempt, result };
             let _ = signals.send(Box::new(signal)).await;
         });

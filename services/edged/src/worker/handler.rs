@@ -38,7 +38,7 @@ pub(crate) struct Target {
 pub(crate) enum Handler {
     /// Runs a command, which succeeds with exit code zero.
     Exec(Vec<String>),
-    /// Sends an HTTP request, which succeeds with status 200 to 399.
+    /// Sends an HTTP request, which succeeds with status 200 to 399; see [`http_get::send`].
     HttpGet(HTTPGetAction),
     /// Opens a connection.
     TcpSocket(TCPSocketAction),
@@ -76,24 +76,26 @@ impl Handler {
         }
     }
 
-    /// Runs the handler within `timeout`.
+    /// Runs the handler within `timeout`. Returns a warning, if it succeeds with one.
     ///
     /// # Errors
     /// Why it did not succeed.
-    pub(crate) async fn run(&self, target: &Target, timeout: Duration) -> Result<(), String> {
+    pub(crate) async fn run(
+        &self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Option<String>, String> {
         let work = async {
             match self {
-                Self::Exec(command) => exec(target, command, timeout).await,
-                Self::HttpGet(action) => http_get::send(target, action).await,
+                Self::Exec(command) => exec(target, command, timeout).await?,
+                Self::HttpGet(action) => return http_get::send(target, action).await,
                 Self::TcpSocket(action) => {
-                    connect(target, action.host.as_deref(), &action.port).await.map(drop)
+                    connect(target, action.host.as_deref(), &action.port).await.map(drop)?;
                 }
-                Self::Grpc(action) => grpc(target, action).await,
-                Self::Sleep(duration) => {
-                    tokio::time::sleep(*duration).await;
-                    Ok(())
-                }
+                Self::Grpc(action) => grpc(target, action).await?,
+                Self::Sleep(duration) => tokio::time::sleep(*duration).await,
             }
+            Ok(None)
         };
         tokio::time::timeout(timeout, work)
             .await

@@ -65,7 +65,7 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const FAILURE_THRESHOLD_DEFAULT: u32 = 3;
 const SUCCESS_THRESHOLD_DEFAULT: u32 = 1;
 
-/// The shortest time between two answers of a probe that fails, so that an answer which is never the
+/// The shortest time between two answers of a probe that fails, and between two warnings, so that an answer which is never the
 /// same twice does not report the pod in every period.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -163,17 +163,33 @@ pub(crate) fn start(
         tokio::time::sleep(delay).await;
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut warned_at: Option<Instant> = None;
         loop {
             ticks.tick().await;
             // A probe waits most of the time. Its request is boxed, and takes no memory meanwhile.
             let result = Box::pin(handler.run(&target, timeout)).await;
             counter.count(result.is_ok());
-            let finding = findings.apply(result, Instant::now(), Timestamp::now());
-            let Some(finding) = finding else { continue };
-            let container = target.container.clone();
-            let signal = Signal::Probe { container, attempt, kind, finding };
-            if signals.send(Box::new(signal)).await.is_err() {
-                return;
+            let now = Instant::now();
+            let may_warn = warned_at.is_none_or(|at| now.duration_since(at) >= ANSWER_INTERVAL);
+            let warning = result.as_ref().ok().cloned().flatten().filter(|_| may_warn);
+            if warning.is_some() {
+                warned_at = Some(now);
+            }
+            let finding = findings.apply(result.map(drop), now, Timestamp::now());
+            let container = || target.container.clone();
+            let warning = warning.map(|message| Signal::ProbeWarning {
+                container: container(),
+                kind,
+                message,
+            });
+            let finding = finding.map(|finding| {
+                let container = container();
+                Signal::Probe { container, attempt, kind, finding }
+            });
+            for signal in warning.into_iter().chain(finding) {
+                if signals.send(Box::new(signal)).await.is_err() {
+                    return;
+                }
             }
         }
     });

@@ -36,6 +36,8 @@ pub(crate) enum Signal {
     },
     /// A probe found something new.
     Probe { container: String, attempt: u32, kind: ProbeKind, finding: ProbeFinding },
+    /// A probe succeeded with a warning.
+    ProbeWarning { container: String, kind: ProbeKind, message: String },
     /// A postStart hook ended.
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.

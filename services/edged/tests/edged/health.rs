@@ -87,6 +87,50 @@ async fn a_pod_is_ready_while_its_port_answers_well() {
 }
 
 #[tokio::test]
+async fn a_probe_follows_a_redirect_on_its_own_host_and_no_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let read = stream.read(&mut request).await.unwrap_or(0);
+            let request = String::from_utf8_lossy(&request[..read]).into_owned();
+            let head = match request.split(' ').nth(1) {
+                Some("/here") => "302 Found\r\nlocation: sick",
+                Some("/away") => "302 Found\r\nlocation: http://192.0.2.1/",
+                Some("/loop") => "302 Found\r\nlocation: /loop",
+                _ => "500 Internal Server Error",
+            };
+            let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    let container = pod["spec"]["containers"][0].clone();
+    let probed = ["/here", "/away", "/loop"].map(|path| {
+        let mut container = container.clone();
+        container["name"] = json!(path.trim_start_matches('/'));
+        let get = json!({"path": path, "port": port});
+        container["readinessProbe"] =
+            json!({"httpGet": get, "periodSeconds": 1, "failureThreshold": 1});
+        container
+    });
+    pod["spec"]["containers"] = json!(probed);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let are_known = |status: &Value| {
+        let all = status["containerStatuses"].as_array().cloned().unwrap_or_default();
+        let ready = all.iter().filter(|one| one["ready"] == true);
+        let ready: Vec<_> = ready.filter_map(|one| one["name"].as_str()).collect();
+        let failing = failing_probe(status).unwrap_or_default();
+        let both = ["HTTP probe failed with statuscode: 500", "stopped after 10 redirects"];
+        ready == ["away"] && both.iter().all(|words| failing.contains(words))
+    };
+    bench.edge.until_status("web", "the results of the probes", are_known).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn an_https_probe_accepts_every_certificate_and_a_path_without_its_slash() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let parameters = rcgen::CertificateParams::new(["elsewhere".to_owned()]).expect("a name");
