@@ -39,7 +39,8 @@ const ROUNDS: &str = "HEADWATER_NODE_CONFORMANCE_ROUNDS";
 
 /// The images of the suite, at the versions that it names.
 const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
-const BUSYBOX: &str = "busybox:1.37.0-1";
+const BUSYBOX: [&str; 2] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0"];
+const NON_ROOT: &str = "nonroot:1.5";
 const REGISTRY: &str = "registry.k8s.io/e2e-test-images";
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 
@@ -50,6 +51,9 @@ const GROUP: &str = "root:x:0:\nuser-defined-in-image:x:1000:\n\
 
 /// The cases call curl with flags and an address, and read what comes.
 const CURL: &str = "#!/bin/sh\nfor last; do :; done\nexec wget -q -O - \"$last\"\n";
+
+/// The cases give a shell plain scripts.
+const BASH: &str = "#!/bin/sh\nexec /bin/sh \"$@\"\n";
 
 #[test]
 fn the_list_has_every_case_of_a_node() {
@@ -80,8 +84,10 @@ fn images() -> Vec<Image> {
     let pause = Image::pause().expect("pause").named(PAUSE);
     let agnhost = agnhost(busybox.clone());
     let named = AGNHOST.map(|name| agnhost.clone().named(format!("{REGISTRY}/{name}")));
-    let busybox = busybox.named(format!("{REGISTRY}/{BUSYBOX}"));
-    named.into_iter().chain([pause, busybox]).collect()
+    let shells = BUSYBOX.map(|name| busybox.clone().named(format!("{REGISTRY}/{name}")));
+    let non_root = busybox.named(format!("{REGISTRY}/{NON_ROOT}")).user("1234");
+    let non_root = non_root.entrypoint(["/bin/id", "-u"]).command([]);
+    named.into_iter().chain(shells).chain([pause, non_root]).collect()
 }
 
 fn agnhost(busybox: Image) -> Image {
@@ -92,6 +98,7 @@ fn agnhost(busybox: Image) -> Image {
     busybox
         .folder("uploads", 0o755)
         .file("bin/curl", 0o755, CURL)
+        .file("bin/bash", 0o755, BASH)
         .file("etc/passwd", 0o644, PASSWD)
         .file("etc/group", 0o644, GROUP)
         .file("localhost.crt", 0o644, server.cert.pem())
