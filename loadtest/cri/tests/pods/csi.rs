@@ -363,13 +363,15 @@ async fn hostile_names_and_a_second_driver_of_a_name_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_container_reads_the_volume_and_the_driver_takes_it_back() {
+async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back() {
     let Some(containerd) = start() else { return };
     let node = Node {
         bench: Bench::new(containerd.socket()),
         socket: Some(containerd.socket().to_owned()),
     };
-    let driver = node.driver(DriverSettings::new(DRIVER));
+    // The driver mounts where containerd sees it, as one in a container does by propagation.
+    let mounts_in = Some(containerd.machine().pid());
+    let driver = node.driver(DriverSettings { mounts_in, ..DriverSettings::new(DRIVER) });
     node.claim();
     let edged = node.edged().await;
     let mut pod =
@@ -386,6 +388,8 @@ async fn a_real_container_reads_the_volume_and_the_driver_takes_it_back() {
         (content == "h-1").then_some(())
     };
     assert!(until(read).await.is_some(), "the container reads the volume");
+    let outside = node.target("reads", "pv-1").join(VOLUME_FILE);
+    assert!(!outside.exists(), "it is mounted there, and here is the folder below");
     node.bench.delete(&pod).await;
     holds(&driver, (0, 0)).await;
     gone(&containerd, &["reads"]).await;
