@@ -92,8 +92,8 @@ struct State {
     faults: Vec<(&'static str, DriverFault)>,
     /// The latest request to publish.
     last: Option<NodePublishVolumeRequest>,
-    /// What it was told of its registration.
-    told: Vec<Result<(), String>>,
+    /// The answers to its registration.
+    answers: Vec<Result<(), String>>,
     /// What must not happen: a call out of its order.
     wrongs: Vec<String>,
 }
@@ -207,9 +207,9 @@ impl Driver {
         self.core.state().last.clone()
     }
 
-    /// What it was told of its registration, so far.
-    pub fn told(&self) -> Vec<Result<(), String>> {
-        self.core.state().told.clone()
+    /// The answers to its registration, so far.
+    pub fn answers(&self) -> Vec<Result<(), String>> {
+        self.core.state().answers.clone()
     }
 
     /// The number of staged volumes, and of published ones.
@@ -298,8 +298,8 @@ impl Registration for Service {
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
-        let told = if status.plugin_registered { Ok(()) } else { Err(status.error) };
-        self.0.state().told.push(told);
+        let answer = if status.plugin_registered { Ok(()) } else { Err(status.error) };
+        self.0.state().answers.push(answer);
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }

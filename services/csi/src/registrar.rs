@@ -83,7 +83,7 @@ pub(crate) async fn run(inner: Arc<Inner>, cancel: CancellationToken) {
     }
 }
 
-/// Asks the plugin behind a socket who it is, and registers it. It is told the outcome.
+/// Asks the plugin behind a socket who it is, and registers it. It gets the outcome.
 async fn register(inner: &Inner, socket: &Path) -> Result<String, String> {
     let plugin = DriverClient::new(socket.to_owned(), None);
     let info = plugin.info().await.map_err(|error| error.to_string())?;

@@ -185,7 +185,7 @@ async fn a_pod_waits_for_its_driver_by_name_and_starts_when_it_comes_and_comes_a
     node.waits("a", words).await;
     let mut driver = node.driver(DriverSettings::new(DRIVER));
     node.runs("a").await;
-    assert_eq!(driver.told(), [Ok(())]);
+    assert_eq!(driver.answers(), [Ok(())]);
     // It goes: what is published stays, and is taken back when it comes again.
     driver.stop();
     let other = node.pod("b");
@@ -342,7 +342,7 @@ async fn hostile_names_and_a_second_driver_of_a_name_are_refused_by_name() {
     let node = Node::new();
     let first = node.driver(DriverSettings::new(DRIVER));
     let edged = node.edged().await;
-    let told = |driver: &Driver| driver.told().into_iter().next();
+    let told = |driver: &Driver| driver.answers().into_iter().next();
     assert_eq!(until(|| async { told(&first) }).await, Some(Ok(())));
     for (name, versions, word) in [
         (DRIVER, ["0.9.0"], "none of the versions"),
