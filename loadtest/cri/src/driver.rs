@@ -1,10 +1,11 @@
-//! A storage driver in memory that speaks CSI on real sockets, with faults. A volume is a file of its target: nothing is
-//! mounted.
+//! A storage driver in memory that speaks CSI on real sockets, with faults. A volume is a file of its target, or a file
+//! system of its own that is mounted there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct DriverSettings {
     pub versions: Vec<String>,
     /// Volumes are staged.
     pub stages: bool,
+    /// Volumes are mounted in the namespace of this process, as the machine outside counts.
+    pub mounts_in: Option<u32>,
 }
 
 /// A running driver; it ends when dropped.
@@ -89,8 +92,8 @@ struct State {
     faults: Vec<(&'static str, DriverFault)>,
     /// The latest request to publish.
     last: Option<NodePublishVolumeRequest>,
-    /// What it was told of its registration.
-    told: Vec<Result<(), String>>,
+    /// The answers to its registration.
+    answers: Vec<Result<(), String>>,
     /// What must not happen: a call out of its order.
     wrongs: Vec<String>,
 }
@@ -101,7 +104,12 @@ struct Service(Arc<Core>);
 impl DriverSettings {
     /// A driver of this name that stages its volumes.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), versions: vec!["1.0.0".to_owned()], stages: true }
+        Self {
+            name: name.to_owned(),
+            versions: vec!["1.0.0".to_owned()],
+            stages: true,
+            mounts_in: None,
+        }
     }
 }
 
@@ -199,9 +207,9 @@ impl Driver {
         self.core.state().last.clone()
     }
 
-    /// What it was told of its registration, so far.
-    pub fn told(&self) -> Vec<Result<(), String>> {
-        self.core.state().told.clone()
+    /// The answers to its registration, so far.
+    pub fn answers(&self) -> Vec<Result<(), String>> {
+        self.core.state().answers.clone()
     }
 
     /// The number of staged volumes, and of published ones.
@@ -220,6 +228,18 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Mounts a file system of its own, and writes the file of the volume into it.
+const MOUNT: &str = "mount -t tmpfs volume \"$1\" && printf %s \"$2\" > \"$1/volume\"";
+
+/// Runs a script in the namespace of mounts of a process.
+fn run_in(pid: u32, script: &str, arguments: [&str; 2]) -> io::Result<()> {
+    let mut command = Command::new("nsenter");
+    command.arg("--target").arg(pid.to_string()).args(["--mount", "--", "sh", "-c", script, "sh"]);
+    let output = command.args(arguments).output()?;
+    let words = || io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned());
+    output.status.success().then_some(()).ok_or_else(words)
 }
 
 fn listen(socket: &Path) -> Result<UnixListener, LabError> {
@@ -278,8 +298,8 @@ impl Registration for Service {
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
-        let told = if status.plugin_registered { Ok(()) } else { Err(status.error) };
-        self.0.state().told.push(told);
+        let answer = if status.plugin_registered { Ok(()) } else { Err(status.error) };
+        self.0.state().answers.push(answer);
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }
@@ -324,14 +344,20 @@ impl Node for Service {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let (id, stages) = (request.volume_id.clone(), self.0.settings.stages);
+        let mounts_in = self.0.settings.mounts_in;
         let publish = move |state: &mut State| {
             let is_inline = request.staging_target_path.is_empty();
             if stages && !is_inline && !state.staged.contains_key(&request.volume_id) {
                 state.wrongs.push(format!("{} is published and not staged", request.volume_id));
             }
-            // As a mount would be: what is there stays, however often it is asked for.
             fs::create_dir_all(&request.target_path)?;
-            fs::write(Path::new(&request.target_path).join(VOLUME_FILE), &request.volume_id)?;
+            let file = Path::new(&request.target_path).join(VOLUME_FILE);
+            match mounts_in {
+                None => fs::write(file, &request.volume_id)?,
+                // What is there stays, however often it is asked for.
+                Some(_) if state.published.contains(&request.target_path) => {}
+                Some(pid) => run_in(pid, MOUNT, [&request.target_path, &request.volume_id])?,
+            }
             state.published.insert(request.target_path.clone());
             state.last = Some(request);
             Ok(NodePublishVolumeResponse {})
@@ -344,7 +370,11 @@ impl Node for Service {
         request: Request<NodeUnpublishVolumeRequest>,
     ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
         let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
+        let mounts_in = self.0.settings.mounts_in;
         let unpublish = move |state: &mut State| {
+            if let Some(pid) = mounts_in.filter(|_| state.published.contains(&target_path)) {
+                run_in(pid, "umount \"$1\"", [&target_path, ""])?;
+            }
             if let Err(error) = fs::remove_dir_all(&target_path)
                 && error.kind() != io::ErrorKind::NotFound
             {

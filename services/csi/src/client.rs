@@ -104,7 +104,7 @@ impl DriverClient {
         self.call("GetInfo", ANSWER_WITHIN, client.get_info(InfoRequest {})).await
     }
 
-    /// Tells the plugin whether it is registered.
+    /// Notifies the plugin whether it is registered.
     pub(crate) async fn notify(&self, error: Option<String>) -> Result<(), CallError> {
         let status = RegistrationStatus {
             plugin_registered: error.is_none(),

@@ -11,7 +11,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`CsiVolumes`] | publishes and takes back the volumes of pods |
+//! | `volumes` | publishes and takes back the volumes of pods |
 //! | [`plan`] | what a driver is asked of one volume (pure) |
 //! | [`ledger`] | which pod uses which volume, and what is staged (pure) |
 //! | `records` | the same on the disk, in a kubelet's layout |

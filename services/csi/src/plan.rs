@@ -22,7 +22,7 @@ pub struct Capabilities {
     pub stages: bool,
     /// The driver gives the files of a volume to the pod's group.
     pub mount_group: bool,
-    /// The driver tells one writing pod from many of a node.
+    /// The driver distinguishes one writing pod from many of a node.
     pub multi_writer: bool,
 }
 

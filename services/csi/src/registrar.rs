@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::DriverClient;
-use crate::registry::Candidate;
+use crate::registry::{Candidate, Driver};
 use crate::sockets::{Change, SocketId, Sockets};
 use crate::volumes::Inner;
 
@@ -35,7 +35,11 @@ pub(crate) async fn run(inner: Arc<Inner>, cancel: CancellationToken) {
                 let is_known = sockets.end(&path, id, result.is_ok(), Instant::now());
                 match result {
                     Ok(name) if is_known => {
-                        tracing::info!(driver = name, socket = %path.display(), "a storage driver is registered");
+                        if let Some(Driver { version, node_id, volumes_max, .. }) =
+                            inner.registry().get(&name)
+                        {
+                            tracing::info!(driver = name, %version, node_id, volumes_max, "a storage driver is registered");
+                        }
                         inner.on_registered();
                     }
                     // Its socket has gone meanwhile.
@@ -79,7 +83,7 @@ pub(crate) async fn run(inner: Arc<Inner>, cancel: CancellationToken) {
     }
 }
 
-/// Asks the plugin behind a socket who it is, and registers it. It is told the outcome.
+/// Asks the plugin behind a socket who it is, and registers it. It gets the outcome.
 async fn register(inner: &Inner, socket: &Path) -> Result<String, String> {
     let plugin = DriverClient::new(socket.to_owned(), None);
     let info = plugin.info().await.map_err(|error| error.to_string())?;

@@ -35,10 +35,10 @@ pub enum Change {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Sockets(BTreeMap<PathBuf, Known>);
+pub struct Sockets(BTreeMap<PathBuf, Entry>);
 
 #[derive(Debug)]
-struct Known {
+struct Entry {
     id: SocketId,
     step: Step,
     failures: u32,
@@ -69,7 +69,7 @@ impl Sockets {
                     changes.push(Change::Register(path.clone(), *id));
                 }
             } else if self.0.len() < SOCKETS_MAX {
-                let known = Known { id: *id, step: Step::Asked, failures: 0 };
+                let known = Entry { id: *id, step: Step::Asked, failures: 0 };
                 self.0.insert(path.clone(), known);
                 changes.push(Change::Register(path.clone(), *id));
             }

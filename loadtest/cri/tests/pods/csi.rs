@@ -185,7 +185,7 @@ async fn a_pod_waits_for_its_driver_by_name_and_starts_when_it_comes_and_comes_a
     node.waits("a", words).await;
     let mut driver = node.driver(DriverSettings::new(DRIVER));
     node.runs("a").await;
-    assert_eq!(driver.told(), [Ok(())]);
+    assert_eq!(driver.answers(), [Ok(())]);
     // It goes: what is published stays, and is taken back when it comes again.
     driver.stop();
     let other = node.pod("b");
@@ -342,7 +342,7 @@ async fn hostile_names_and_a_second_driver_of_a_name_are_refused_by_name() {
     let node = Node::new();
     let first = node.driver(DriverSettings::new(DRIVER));
     let edged = node.edged().await;
-    let told = |driver: &Driver| driver.told().into_iter().next();
+    let told = |driver: &Driver| driver.answers().into_iter().next();
     assert_eq!(until(|| async { told(&first) }).await, Some(Ok(())));
     for (name, versions, word) in [
         (DRIVER, ["0.9.0"], "none of the versions"),
@@ -363,13 +363,15 @@ async fn hostile_names_and_a_second_driver_of_a_name_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_container_reads_the_volume_and_the_driver_takes_it_back() {
+async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back() {
     let Some(containerd) = start() else { return };
     let node = Node {
         bench: Bench::new(containerd.socket()),
         socket: Some(containerd.socket().to_owned()),
     };
-    let driver = node.driver(DriverSettings::new(DRIVER));
+    // The driver mounts where containerd sees it, as one in a container does by propagation.
+    let mounts_in = Some(containerd.machine().pid());
+    let driver = node.driver(DriverSettings { mounts_in, ..DriverSettings::new(DRIVER) });
     node.claim();
     let edged = node.edged().await;
     let mut pod =
@@ -386,6 +388,8 @@ async fn a_real_container_reads_the_volume_and_the_driver_takes_it_back() {
         (content == "h-1").then_some(())
     };
     assert!(until(read).await.is_some(), "the container reads the volume");
+    let outside = node.target("reads", "pv-1").join(VOLUME_FILE);
+    assert!(!outside.exists(), "it is mounted there, and here is the folder below");
     node.bench.delete(&pod).await;
     holds(&driver, (0, 0)).await;
     gone(&containerd, &["reads"]).await;

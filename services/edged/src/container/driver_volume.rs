@@ -1,4 +1,4 @@
-//! A volume of a storage driver as a value: what the driver is told of it.
+//! A volume of a storage driver as a value: what the driver gets to know of it.
 
 use std::collections::BTreeMap;
 use std::fmt;

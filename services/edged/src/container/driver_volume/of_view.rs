@@ -171,7 +171,7 @@ fn attachment(
     }
 }
 
-/// What the driver is told of the pod.
+/// What the driver gets to know of the pod.
 fn pod_info(
     pod: &Pod,
     driver: Option<&CSIDriverSpec>,
