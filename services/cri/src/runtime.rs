@@ -302,6 +302,7 @@ impl Runtime for CriRuntime {
             resize: false,
             collection: true,
             cpu_sets: true,
+            devices: true,
         }
     }
 

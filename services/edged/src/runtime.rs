@@ -244,6 +244,8 @@ pub struct Features {
     pub collection: bool,
     /// Containers run on the processors that their launch names.
     pub cpu_sets: bool,
+    /// Containers get the devices that their launch names.
+    pub devices: bool,
 }
 
 /// What the Node object states of a runtime.

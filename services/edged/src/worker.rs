@@ -14,6 +14,7 @@
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `devices` | the devices of the pod |
 //! | `token_requests` | requests for the tokens of its volumes |
 //! | `go_duration` | durations in messages |
 //! | `warnings` | equal warnings, counted |
@@ -42,6 +43,7 @@ use crate::pod::{self, PodRecord};
 mod container_tracker;
 mod crash_loop;
 mod dependencies;
+mod devices;
 mod executor;
 mod go_duration;
 mod handler;
@@ -65,6 +67,7 @@ mod warnings;
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
+use devices::DeviceState;
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 use plan::{FailReason, Fate, Outcome};
@@ -119,6 +122,7 @@ pub(crate) struct Worker {
     rejection: Option<Arc<str>>,
     /// The pod has the processors that it requests for itself.
     has_cpus: bool,
+    devices: DeviceState,
     /// The reported status is final: what it was derived from is gone.
     is_final: bool,
     /// The latest status, perhaps from an earlier worker of this pod.
@@ -188,6 +192,7 @@ impl Worker {
             rejection: failure.map(|failure| failure.message),
             reported,
             has_cpus: false,
+            devices: DeviceState::default(),
             is_final,
             has_reported: false,
             trace,
@@ -223,6 +228,7 @@ impl Worker {
         loop {
             let state = self.observe(&pod).await;
             self.assign_cpus(&pod).await;
+            self.assign_devices(&pod).await;
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
@@ -246,7 +252,7 @@ impl Worker {
                 continue;
             }
             if plan.actions.is_empty() {
-                self.release_cpus().await;
+                self.release_allocations().await;
                 self.discard_evicted(fate).await;
             }
             let resync = now + self.shared.settings.resync;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
+use headwater_devices::DevicePlugins;
+use headwater_edged::devices::DeviceServer;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
@@ -35,7 +37,10 @@ pub(crate) enum PodRuntimeError {
 
 /// A container runtime, to be opened.
 #[derive(Debug)]
-struct CriOpener(CriSettings);
+struct CriOpener {
+    settings: CriSettings,
+    devices: Option<DevicePlugins>,
+}
 
 #[async_trait]
 impl RuntimeOpener for CriOpener {
@@ -46,8 +51,13 @@ impl RuntimeOpener for CriOpener {
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
     ) -> Result<NodeRuntime, RuntimeError> {
-        let opened = headwater_cri::open(&self.0, node, dir, settings, notices).await;
+        let opened = headwater_cri::open(&self.settings, node, dir, settings, notices).await;
         opened.map_err(|error| RuntimeError::Absent(error_chain(&error)))
+    }
+
+    fn devices(&self) -> Option<Arc<dyn DeviceServer>> {
+        let devices = self.devices.clone()?;
+        Some(Arc::new(devices))
     }
 }
 
@@ -62,9 +72,10 @@ pub(crate) fn runtime(
 ) -> Result<RuntimeKind, PodRuntimeError> {
     Ok(match kind {
         Runtime::Hollow => RuntimeKind::Hollow,
-        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener(
-            cri.settings().map_err(PodRuntimeError::Setting)?,
-        ))),
+        Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener {
+            settings: cri.settings().map_err(PodRuntimeError::Setting)?,
+            devices: cri.device_plugin_dir().map(DevicePlugins::new),
+        })),
         Runtime::Process => {
             let program = std::env::current_exe().map_err(PodRuntimeError::Program)?;
             let shim = vec![program.display().to_string(), SHIM.to_owned()];

@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 28] = [
+const MAY_USE: [(&str, &[&str]); 29] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -65,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
     ("headwater-cri", &["edged", "event"]),
+    ("headwater-devices", &["edged"]),
     ("headwater-kubelet", &["edged", "identity"]),
     ("headwater-settings", &["event"]),
     (

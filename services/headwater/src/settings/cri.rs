@@ -1,6 +1,7 @@
 //! The `[cri]` table: the container runtime of a node's pods. Settings of `edge`, `edged` and `up`.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use headwater_cri::CriSettings;
 use headwater_cri::spec::{CgroupDriver, Forbidden};
@@ -32,6 +33,8 @@ pub(crate) struct Cri {
     pub(crate) cluster_domain: String,
     /// Who makes cgroups, where the runtime does not say so.
     pub(crate) cgroup_driver: Driver,
+    /// The folder in which device plugins register; without one none can.
+    pub(crate) device_plugin_dir: String,
 }
 
 /// See [`CgroupDriver`].
@@ -54,6 +57,7 @@ impl Default for Cri {
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
+            device_plugin_dir: String::new(),
         }
     }
 }
@@ -85,6 +89,13 @@ impl Cri {
             );
             return Err(InvalidSetting::new("cri.endpoint", what));
         }
+        if !self.device_plugin_dir.is_empty() && !self.device_plugin_dir.starts_with('/') {
+            let what = format!(
+                "{:?}: set an absolute path, such as /var/lib/kubelet/device-plugins",
+                self.device_plugin_dir
+            );
+            return Err(InvalidSetting::new("cri.device_plugin_dir", what));
+        }
         let forbidden: Result<Forbidden, _> = self.forbid.parse();
         let servers = self.cluster_dns.split(',').map(str::trim).filter(|word| !word.is_empty());
         let servers: Result<Vec<IpAddr>, _> = servers.map(str::parse).collect();
@@ -102,15 +113,19 @@ impl Cri {
                 Driver::Cgroupfs => CgroupDriver::Cgroupfs,
                 Driver::Systemd => CgroupDriver::Systemd,
             },
+            has_device_plugins: self.device_plugin_dir().is_some(),
             ..CriSettings::new(endpoint.into())
         })
+    }
+
+    /// The folder in which device plugins register.
+    pub(crate) fn device_plugin_dir(&self) -> Option<PathBuf> {
+        (!self.device_plugin_dir.is_empty()).then(|| PathBuf::from(&self.device_plugin_dir))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
@@ -136,6 +151,9 @@ mod tests {
         let wrong = Cri { cluster_dns: "10.96.0.10,dns".to_owned(), ..Cri::default() };
         let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no address");
         assert_eq!(wrong.key, "cri.cluster_dns");
+        let wrong = Cri { device_plugin_dir: "device-plugins".to_owned(), ..Cri::default() };
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("a relative path");
+        assert_eq!(wrong.key, "cri.device_plugin_dir");
         let unused = Cri { share_runtime: true, ..Cri::default() };
         unused.check(Some(Runtime::Process)).expect_err("it says nothing");
         Cri::default().check(Some(Runtime::Process)).expect("nothing is set");
