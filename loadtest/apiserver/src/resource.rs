@@ -39,7 +39,7 @@ const PLAIN: Resource = Resource {
 
 const WITH_STATUS: Resource = Resource { has_status: true, drops_status: true, ..PLAIN };
 
-pub(crate) static RESOURCES: [Resource; 14] = [
+pub(crate) static RESOURCES: [Resource; 15] = [
     Resource {
         plural: "namespaces",
         kind: "Namespace",
@@ -121,6 +121,13 @@ pub(crate) static RESOURCES: [Resource; 14] = [
         is_namespaced: false,
         returns_deleted: true,
         ..WITH_STATUS
+    },
+    Resource {
+        group: "node.k8s.io",
+        plural: "runtimeclasses",
+        kind: "RuntimeClass",
+        is_namespaced: false,
+        ..PLAIN
     },
     Resource {
         group: "coordination.k8s.io",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
@@ -176,7 +176,7 @@ pub async fn open(
         client: client.clone(),
         files,
         cgroups,
-        node,
+        node: RwLock::new(Arc::new(node)),
         version: format!("{}://{}", version.runtime_name, version.runtime_version),
         log_bytes_max: edged.log_bytes_max,
         log_check: edged.log_check,

@@ -155,12 +155,13 @@ pub struct Envelope {
 
 /// The CamelCase that Kubernetes uses for a lower-case type, for event names.
 fn kind_name(kind: &str) -> String {
-    const NAMES: [(&str, &str); 9] = [
+    const NAMES: [(&str, &str); 10] = [
         ("configmap", "ConfigMap"),
         ("endpointslice", "EndpointSlice"),
         ("persistentvolume", "PersistentVolume"),
         ("persistentvolumeclaim", "PersistentVolumeClaim"),
         ("podstatus", "PodStatus"),
+        ("runtimeclass", "RuntimeClass"),
         ("serviceaccount", "ServiceAccount"),
         ("serviceaccounttoken", "ServiceAccountToken"),
         ("volumeattachment", "VolumeAttachment"),

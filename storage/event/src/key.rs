@@ -18,8 +18,14 @@ pub const NULL_NAMESPACE: &str = "null";
 /// The types whose objects are in no namespace, of all types that keys name. A type that is not in
 /// the table is namespaced. A type must be in the table before the first key of it is written,
 /// because its row changes what such keys mean.
-pub const CLUSTER_SCOPED_TYPES: [&str; 5] =
-    ["certificatesigningrequest", "namespace", "node", "persistentvolume", "volumeattachment"];
+pub const CLUSTER_SCOPED_TYPES: [&str; 6] = [
+    "certificatesigningrequest",
+    "namespace",
+    "node",
+    "persistentvolume",
+    "runtimeclass",
+    "volumeattachment",
+];
 
 /// The key of the reserved entry with the streams of a node, in the node's private stream.
 pub const STREAMS_KEY: &str = "!streams";

@@ -31,7 +31,7 @@ const fn replicated(
 }
 
 /// Every type, the replicated types first.
-pub static OBJECT_TYPES: [ObjectType; 13] = [
+pub static OBJECT_TYPES: [ObjectType; 14] = [
     replicated(["pod", "pods", "Pod", "v1"], true, &["po"]),
     replicated(["node", "nodes", "Node", "v1"], false, &["no"]),
     replicated(["configmap", "configmaps", "ConfigMap", "v1"], true, &["cm"]),
@@ -55,6 +55,7 @@ pub static OBJECT_TYPES: [ObjectType; 13] = [
         false,
         &[],
     ),
+    replicated(["runtimeclass", "runtimeclasses", "RuntimeClass", "node.k8s.io/v1"], false, &[]),
     ObjectType {
         name: "lease",
         plural: "leases",

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cgroups;
+mod classes;
 mod collection;
 mod cpus;
 mod devices;

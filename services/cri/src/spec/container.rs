@@ -102,7 +102,6 @@ pub fn container_config(
             security_context: Some(security::of_container(pod, container, image, target, node)?),
         }),
         stop_signal: stop_signal(container).into(),
-        ..ContainerConfig::default()
     })
 }
 
