@@ -39,7 +39,7 @@ const PLAIN: Resource = Resource {
 
 const WITH_STATUS: Resource = Resource { has_status: true, drops_status: true, ..PLAIN };
 
-pub(crate) static RESOURCES: [Resource; 15] = [
+pub(crate) static RESOURCES: [Resource; 16] = [
     Resource {
         plural: "namespaces",
         kind: "Namespace",
@@ -126,6 +126,13 @@ pub(crate) static RESOURCES: [Resource; 15] = [
         group: "storage.k8s.io",
         plural: "csidrivers",
         kind: "CSIDriver",
+        is_namespaced: false,
+        ..PLAIN
+    },
+    Resource {
+        group: "node.k8s.io",
+        plural: "runtimeclasses",
+        kind: "RuntimeClass",
         is_namespaced: false,
         ..PLAIN
     },

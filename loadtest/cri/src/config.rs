@@ -34,6 +34,9 @@ state = "/run/containerd"
   disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+  # The same program under another name: the handler of a RuntimeClass.
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.second]
+    runtime_type = "io.containerd.runc.v2"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = {plugins}
     conf_dir = {cni}

@@ -1,7 +1,7 @@
 //! The state of the runtime's seams: what is known, and how it is brought up to date.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
@@ -30,7 +30,8 @@ pub(crate) struct Inner {
     pub(crate) client: CriClient,
     pub(crate) files: PodFiles,
     pub(crate) cgroups: Cgroups,
-    pub(crate) node: NodeFacts,
+    /// It changes with the RuntimeClasses only.
+    pub(crate) node: RwLock<Arc<NodeFacts>>,
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: String,
     pub(crate) log_bytes_max: u64,
@@ -45,6 +46,19 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// The facts of the node.
+    pub(crate) fn node(&self) -> Arc<NodeFacts> {
+        self.node.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the handlers of RuntimeClasses.
+    pub(crate) fn set_runtime_classes(&self, runtime_classes: BTreeMap<String, String>) {
+        let mut node = self.node.write().unwrap_or_else(PoisonError::into_inner);
+        if node.runtime_classes != runtime_classes {
+            *node = Arc::new(NodeFacts { runtime_classes, ..(**node).clone() });
+        }
+    }
+
     /// Reads the knowledge.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Knowledge) -> T) -> T {
         read(&self.knowledge.lock().unwrap_or_else(PoisonError::into_inner))
@@ -122,8 +136,9 @@ impl Inner {
 
     /// The labels of everything that this pod worker runs.
     pub(crate) fn labels(&self) -> HashMap<String, String> {
-        let dir = self.node.dir.to_string_lossy().into_owned();
-        [(NODE_LABEL.to_owned(), self.node.node.clone()), (DIR_LABEL.to_owned(), dir)].into()
+        let node = self.node();
+        let dir = node.dir.to_string_lossy().into_owned();
+        [(NODE_LABEL.to_owned(), node.node.clone()), (DIR_LABEL.to_owned(), dir)].into()
     }
 
     /// Lists this node's sandboxes, or those of one pod.
@@ -222,8 +237,9 @@ impl Inner {
         match self.client.container_status(request).await {
             Ok(response) => {
                 let now = Timestamp::now();
-                let run =
-                    response.status.and_then(|status| facts::run(status, sandbox, &self.node, now));
+                let run = response
+                    .status
+                    .and_then(|status| facts::run(status, sandbox, &self.node(), now));
                 Ok(run.map(|(id, run)| (id, self.restore(run))))
             }
             Err(CallError::NotFound { .. }) => Ok(None),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
@@ -60,6 +60,8 @@ pub struct CriSettings {
     pub cgroup_driver: CgroupDriver,
     /// The root of the cgroups of all pods, below the root of each controller.
     pub cgroup_root: String,
+    /// Device plugins can register.
+    pub has_device_plugins: bool,
     /// The id of the machine's boot: a container of another boot ended with the machine.
     pub boot_id: String,
 }
@@ -75,6 +77,7 @@ impl CriSettings {
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: CgroupDriver::Cgroupfs,
             cgroup_root: CGROUP_ROOT.to_owned(),
+            has_device_plugins: false,
             boot_id: std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned(),
         }
     }
@@ -174,7 +177,7 @@ pub async fn open(
         client: client.clone(),
         files,
         cgroups,
-        node,
+        node: RwLock::new(Arc::new(node)),
         version: format!("{}://{}", version.runtime_name, version.runtime_version),
         log_bytes_max: edged.log_bytes_max,
         log_check: edged.log_check,
@@ -279,6 +282,8 @@ fn node_facts(
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
         has_stop_signal: has_stop_signal(version),
+        has_cdi: has_cdi(version),
+        has_device_plugins: settings.has_device_plugins,
         handlers: handlers.collect(),
         forbidden: settings.forbidden,
         ..NodeFacts::default()
@@ -287,12 +292,21 @@ fn node_facts(
 
 /// Whether the runtime sends the stop signal of a container's spec: containerd since 2.1, CRI-O since 1.33.
 fn has_stop_signal(version: &VersionResponse) -> bool {
+    is_since(version, (2, 1), (1, 33))
+}
+
+/// Whether the runtime resolves the names of CDI devices by default: containerd since 2.0, CRI-O since 1.28.
+fn has_cdi(version: &VersionResponse) -> bool {
+    is_since(version, (2, 0), (1, 28))
+}
+
+fn is_since(version: &VersionResponse, containerd: (u32, u32), crio: (u32, u32)) -> bool {
     let mut parts = version.runtime_version.trim_start_matches('v').split(['.', '-', '+']);
     let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
     let version_number = (number(), number());
     match version.runtime_name.as_str() {
-        CONTAINERD => version_number >= (2, 1),
-        "cri-o" => version_number >= (1, 33),
+        CONTAINERD => version_number >= containerd,
+        "cri-o" => version_number >= crio,
         _ => false,
     }
 }

@@ -302,6 +302,7 @@ impl Runtime for CriRuntime {
             resize: false,
             collection: true,
             cpu_sets: true,
+            devices: true,
         }
     }
 
@@ -309,8 +310,12 @@ impl Runtime for CriRuntime {
         Column::Cri
     }
 
+    fn set_runtime_classes(&self, classes: BTreeMap<String, String>) {
+        self.inner.set_runtime_classes(classes);
+    }
+
     fn stated(&self) -> StatedFeatures {
-        let node = &self.inner.node;
+        let node = &self.inner.node();
         let handlers = node.handlers.iter().map(|(name, features)| StatedHandler {
             name: name.clone(),
             recursive_read_only_mounts: features.recursive_read_only_mounts,
@@ -325,11 +330,11 @@ impl Runtime for CriRuntime {
     }
 
     fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
-        admit(pod, &self.inner.node)
+        admit(pod, &self.inner.node())
     }
 
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
-        check(pod, container, &HostMachine, &self.inner.node)
+        check(pod, container, &HostMachine, &self.inner.node())
     }
 
     fn health(&self) -> Result<(), String> {
@@ -389,8 +394,8 @@ impl Runtime for CriRuntime {
             None => 0,
         };
         let refused = |reason| RuntimeError::Refused { reason };
-        let config = sandbox_config(spec, pod, attempt, &inner.node).map_err(refused)?;
-        let runtime_handler = runtime_handler(spec, &inner.node).map_err(refused)?;
+        let config = sandbox_config(spec, pod, attempt, &inner.node()).map_err(refused)?;
+        let runtime_handler = runtime_handler(spec, &inner.node()).map_err(refused)?;
         let logs = PathBuf::from(&config.log_directory);
         let made = tokio::fs::create_dir_all(&logs).await;
         made.map_err(|error| RuntimeError::Sandbox {
@@ -398,7 +403,7 @@ impl Runtime for CriRuntime {
         })?;
         let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
         let (cgroups, resources) =
-            (inner.cgroups.clone(), pod_resources(spec, inner.node.has_static_cpus));
+            (inner.cgroups.clone(), pod_resources(spec, inner.node().has_static_cpus));
         let parent = parent.unwrap_or_default();
         self.on_cgroups({
             let (cgroups, parent) = (cgroups.clone(), parent.clone());
@@ -442,7 +447,7 @@ impl Runtime for CriRuntime {
     }
 
     async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError> {
-        let forbidden = &self.inner.node.forbidden;
+        let forbidden = self.inner.node().forbidden;
         if let Some(message) = volumes.iter().find_map(|volume| forbidden.volume_refusal(volume)) {
             let reason = WaitReason { reason: "CreateContainerConfigError", message };
             return Err(RuntimeError::Refused { reason });

@@ -13,6 +13,7 @@ use headwater_cri::proto::{
 use headwater_cri::{CriSettings, OpenError, open};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_edged::container::credentials::Credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::container::volume::{Volume, VolumeContent, VolumeFile};
 use headwater_edged::container::{LaunchSpec, Mount};
@@ -91,6 +92,7 @@ fn launch() -> LaunchSpec {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     }
 }
 

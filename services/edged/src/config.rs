@@ -8,6 +8,7 @@ use std::time::Duration;
 use headwater_event::NodeName;
 
 use crate::container::requests::Amounts;
+use crate::devices::DeviceServer;
 use crate::event::EventLevel;
 use crate::metrics::EdgedCounts;
 use crate::runtime::RuntimeOpener;
@@ -27,6 +28,8 @@ pub struct EdgedConfig {
     pub node_address: IpAddr,
     /// The port of the kubelet's server, which the Node object states.
     pub kubelet_port: Option<u16>,
+    /// Serves the registration of device plugins; `None`: the node has none.
+    pub devices: Option<Arc<dyn DeviceServer>>,
     /// Bounds and periods.
     pub settings: Settings,
     /// The counters.
@@ -46,6 +49,7 @@ impl EdgedConfig {
             runtime,
             node_address,
             kubelet_port: None,
+            devices: None,
             settings,
             metrics,
         }

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use cpu_set::CpuSet;
 use credentials::Credentials;
+use devices::ContainerDevices;
 use serde::{Deserialize, Serialize};
 
 mod argument_space;
 pub mod claim;
 pub mod cpu_set;
 pub mod credentials;
+pub mod devices;
 pub(crate) mod downward_api;
 pub mod driver_volume;
 pub(crate) mod environment;
@@ -56,6 +58,8 @@ pub struct LaunchSpec {
     pub credentials: Credentials,
     /// The processors on which it runs; `None`: those of its pod.
     pub cpus: Option<ContainerCpus>,
+    /// What it is given with its devices.
+    pub devices: ContainerDevices,
 }
 
 /// The processors of a container.
@@ -68,6 +72,14 @@ pub struct ContainerCpus {
 }
 
 impl LaunchSpec {
+    /// The launch with these devices. A variable of the pod comes before one of the devices, as under a kubelet.
+    pub(crate) fn with_devices(mut self, devices: ContainerDevices) -> Self {
+        for (name, value) in &devices.env {
+            self.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        Self { devices, ..self }
+    }
+
     /// Command and arguments as one list, for a runtime without images.
     pub fn argv(&self) -> Vec<String> {
         self.command.iter().chain(&self.args).cloned().collect()

@@ -37,9 +37,6 @@ const FILE: &str = "cpus.json";
 /// The form of the file.
 const VERSION: u32 = 1;
 
-/// Files that were moved aside. More of them are a disk that damages files, and the last one is replaced.
-const DAMAGED_MAX: u32 = 10;
-
 /// The file with the allocations.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +89,8 @@ impl CpuManager {
         let mut allocations = match read(&file, &machine) {
             Ok(allocations) => allocations,
             Err(why) => {
-                let aside = move_aside(&file).map_err(FileError::new("move aside", &file))?;
+                let aside =
+                    durable_file::move_aside(&file).map_err(FileError::new("move aside", &file))?;
                 let (file, aside) = (file.display(), aside.display());
                 tracing::error!(
                     %file, %aside, why,
@@ -207,15 +205,6 @@ fn read(file: &Path, machine: &[Cpu]) -> Result<Allocations, String> {
     }
     pods.check(machine)?;
     Ok(pods)
-}
-
-/// Renames the file, and returns its new name.
-fn move_aside(file: &Path) -> io::Result<PathBuf> {
-    let name = |number: u32| file.with_extension(format!("json.damaged-{number}"));
-    let free = (1..DAMAGED_MAX).map(name).find(|aside| !aside.exists());
-    let aside = free.unwrap_or_else(|| name(DAMAGED_MAX));
-    std::fs::rename(file, &aside)?;
-    Ok(aside)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::collection::Collector;
 use crate::config::{CpuPolicy, EdgedConfig, RuntimeKind, Settings};
 use crate::container::claim::ClaimView;
 use crate::cpus::{self, CpuManager};
+use crate::devices::{DeviceServer, Devices};
 use crate::disk::file_error::FileError;
 use crate::disk::pod_store::PodStore;
 use crate::eviction::{EVICTIONS_MAX, Evictor, RECLAIMS_MAX};
@@ -80,6 +81,9 @@ pub enum EdgedError {
     /// The pod worker's own files cannot be read.
     #[error("the directory of pods cannot be opened")]
     Store(#[from] FileError),
+    /// The socket cannot be made at which device plugins register.
+    #[error("device plugins cannot register")]
+    Devices(#[source] FileError),
 }
 
 /// Events of the watch that may wait; past this the edge's stream is held back.
@@ -100,12 +104,15 @@ impl Edged {
     ///
     /// # Errors
     /// See [`EdgedError`]. Nothing runs that did not run before.
-    pub async fn spawn(config: EdgedConfig) -> Result<Handle, EdgedError> {
+    pub async fn spawn(mut config: EdgedConfig) -> Result<Handle, EdgedError> {
         let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
         if let RuntimeKind::Process(process) = &config.runtime
             && process.shim.is_empty()
         {
             return Err(EdgedError::NoShim);
+        }
+        if let RuntimeKind::Other(opener) = &config.runtime {
+            config.devices = config.devices.or_else(|| opener.devices());
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let EdgedConfig { runtime: kind, node, dir, edge_socket, settings, .. } = &config;
@@ -136,7 +143,9 @@ impl Edged {
         runtime: NodeRuntime,
         noticed: mpsc::Receiver<PodUid>,
     ) -> Result<Handle, EdgedError> {
-        let EdgedConfig { node, node_address, kubelet_port, settings, metrics, dir, .. } = config;
+        let EdgedConfig {
+            node, node_address, kubelet_port, devices, settings, metrics, dir, ..
+        } = config;
         let store = if runtime.features().persistent {
             PodStore::open(&dir)?
         } else {
@@ -147,12 +156,14 @@ impl Edged {
         }
         let cpus = open_cpus(&dir, &settings, &runtime, &store)?;
         let cancel = CancellationToken::new();
+        let devices = open_devices(&dir, devices, &runtime, &store, &cancel)?;
         let (events, watched) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
         let (listed, images) = watch::channel(Arc::default());
         let gather = {
             let (runtime, node, settings) = (runtime.clone(), node.clone(), settings.clone());
+            let devices = devices.clone();
             let storage = storage_bytes(&dir).unwrap_or(0);
             move || {
                 let version = runtime.features().version.clone();
@@ -162,7 +173,8 @@ impl Edged {
                 let facts = NodeFacts { storage_kib: storage >> 10, reserved, ..facts };
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
-                NodeFacts { runtime_trouble, features, images, kubelet_port, ..facts }
+                let devices = devices.as_ref().map(Devices::stated).unwrap_or_default();
+                NodeFacts { runtime_trouble, features, images, devices, kubelet_port, ..facts }
             }
         };
         let allocatable = gather().allocatable();
@@ -187,6 +199,7 @@ impl Edged {
             address: node_address,
             allocatable,
             cpus,
+            devices,
             adding: Semaphore::new(settings.add_workers.max(1)),
             removing: Semaphore::new(settings.remove_workers.max(1)),
             requesting_tokens: Semaphore::new(TOKEN_REQUESTS_MAX),
@@ -253,6 +266,22 @@ fn open_cpus(
     let in_runtime = runtime.pods();
     let exists = |pod: &PodUid| store.contains(pod) || in_runtime.contains(pod);
     Ok(CpuManager::open(dir, settings, exists)?.map(Arc::new))
+}
+
+/// Opens the devices of containers and serves their plugins, if there is a server and the runtime gives devices.
+fn open_devices(
+    dir: &Path,
+    server: Option<Arc<dyn DeviceServer>>,
+    runtime: &NodeRuntime,
+    store: &PodStore,
+    cancel: &CancellationToken,
+) -> Result<Option<Devices>, EdgedError> {
+    let Some(server) = server.filter(|_| runtime.features().devices) else { return Ok(None) };
+    let records = store.pods().into_iter().map(|record| record.uid);
+    let present = records.chain(runtime.pods()).collect();
+    let devices = Devices::open(dir, &present)?;
+    server.serve(devices.clone(), cancel.clone()).map_err(EdgedError::Devices)?;
+    Ok(Some(devices))
 }
 
 impl Handle {

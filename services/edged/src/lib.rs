@@ -30,6 +30,7 @@
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
 //! | `collection` | images and ended containers that nothing needs any more | `worker` and what it uses |
 //! | `cpus` | the processors that containers have for themselves | `container`, `disk`, `runtime` |
+//! | [`devices`] | the devices that containers have, from device plugins | `container`, `disk` |
 //! | `eviction` | measures the node, and evicts pods when it lacks a resource | `worker` and what it uses |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
 //! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
@@ -41,6 +42,7 @@ pub mod config;
 pub mod container;
 mod cpus;
 mod desired;
+pub mod devices;
 mod disk;
 pub mod edged;
 mod event;

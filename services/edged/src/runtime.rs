@@ -83,6 +83,12 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Tells the runtime the handlers of the RuntimeClasses that the node knows, by the name of the class. By default it
+    /// has one handler.
+    fn set_runtime_classes(&self, classes: BTreeMap<String, String>) {
+        let _ = classes;
+    }
+
     /// What the Node object states of the runtime beside its version. By default there is nothing.
     fn stated(&self) -> StatedFeatures {
         StatedFeatures::default()
@@ -248,6 +254,8 @@ pub struct Features {
     pub collection: bool,
     /// Containers run on the processors that their launch names.
     pub cpu_sets: bool,
+    /// Containers get the devices that their launch names.
+    pub devices: bool,
 }
 
 /// What the Node object states of a runtime.

@@ -14,6 +14,7 @@
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `devices` | the devices of the pod |
 //! | `token_requests` | requests for the tokens of its volumes |
 //! | `driver_mounts` | its volumes that storage drivers publish |
 //! | `go_duration` | durations in messages |
@@ -44,6 +45,7 @@ use crate::pod::{self, PodRecord};
 mod container_tracker;
 mod crash_loop;
 mod dependencies;
+mod devices;
 mod driver_mounts;
 mod executor;
 mod go_duration;
@@ -68,6 +70,7 @@ mod warnings;
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
+use devices::DeviceState;
 use driver_mounts::DriverMounts;
 use image_tracker::ImageTracker;
 use observation::LaunchError;
@@ -125,6 +128,7 @@ pub(crate) struct Worker {
     rejection: Option<Arc<str>>,
     /// The pod has the processors that it requests for itself.
     has_cpus: bool,
+    devices: DeviceState,
     /// The reported status is final: what it was derived from is gone.
     is_final: bool,
     /// Nothing of the pod is on the machine any more but its record.
@@ -202,6 +206,7 @@ impl Worker {
             rejection: failure.map(|failure| failure.message),
             reported,
             has_cpus: false,
+            devices: DeviceState::default(),
             is_final,
             is_discarded: false,
             take_down: None,
@@ -239,6 +244,7 @@ impl Worker {
         loop {
             let state = self.observe(&pod).await;
             self.assign_cpus(&pod).await;
+            self.assign_devices(&pod).await;
             let (now, time) = (Instant::now(), Timestamp::now());
             let fate = self.fate(&pod, &state, now, time);
             if fate == Fate::Run {
@@ -263,7 +269,7 @@ impl Worker {
                 continue;
             }
             if plan.actions.is_empty() {
-                self.release_cpus().await;
+                self.release_allocations().await;
                 self.release_volumes().await;
                 self.discard_evicted(fate).await;
             }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
 use headwater_csi::{CsiSettings, CsiVolumes};
+use headwater_devices::DevicePlugins;
+use headwater_edged::devices::DeviceServer;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
 use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
@@ -39,6 +41,7 @@ pub(crate) enum PodRuntimeError {
 struct CriOpener {
     runtime: CriSettings,
     drivers: Option<CsiSettings>,
+    devices: Option<DevicePlugins>,
 }
 
 #[async_trait]
@@ -57,6 +60,11 @@ impl RuntimeOpener for CriOpener {
         let drivers = drivers.map_err(|error| RuntimeError::Absent(error_chain(&error)))?;
         Ok(runtime.with_drivers(Arc::new(drivers)))
     }
+
+    fn devices(&self) -> Option<Arc<dyn DeviceServer>> {
+        let devices = self.devices.clone()?;
+        Some(Arc::new(devices))
+    }
 }
 
 /// The runtime `kind`. The caller decides whether pods may run as root with it.
@@ -73,6 +81,7 @@ pub(crate) fn runtime(
         Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener {
             runtime: cri.settings().map_err(PodRuntimeError::Setting)?,
             drivers: cri.drivers().map_err(PodRuntimeError::Setting)?,
+            devices: cri.device_plugin_dir().map(DevicePlugins::new),
         })),
         Runtime::Process => {
             let program = std::env::current_exe().map_err(PodRuntimeError::Program)?;

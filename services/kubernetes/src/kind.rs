@@ -16,6 +16,7 @@ pub(crate) enum Kind {
     EndpointSlice,
     PersistentVolumeClaim,
     ServiceAccount,
+    RuntimeClass,
     PersistentVolume,
     ConfigMap,
     Secret,
@@ -43,7 +44,7 @@ const SECRET_FIELDS: &str = "type!=helm.sh/release.v1,type!=bootstrap.kubernetes
 
 impl Kind {
     /// Every kind.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -53,6 +54,7 @@ impl Kind {
         Self::EndpointSlice,
         Self::PersistentVolumeClaim,
         Self::ServiceAccount,
+        Self::RuntimeClass,
         Self::PersistentVolume,
         Self::ConfigMap,
         Self::Secret,
@@ -79,6 +81,7 @@ impl Kind {
             Self::EndpointSlice => "endpointslice",
             Self::PersistentVolumeClaim => "persistentvolumeclaim",
             Self::ServiceAccount => "serviceaccount",
+            Self::RuntimeClass => "runtimeclass",
             Self::PersistentVolume => "persistentvolume",
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
@@ -107,6 +110,7 @@ impl Kind {
             Self::Pod | Self::VolumeAttachment => Usage::OfNode,
             Self::PersistentVolumeClaim
             | Self::ServiceAccount
+            | Self::RuntimeClass
             | Self::PersistentVolume
             | Self::ConfigMap
             | Self::Secret
@@ -124,7 +128,7 @@ impl Kind {
             | Self::Service
             | Self::Endpoints
             | Self::EndpointSlice => 1,
-            Self::PersistentVolumeClaim | Self::ServiceAccount => 2,
+            Self::PersistentVolumeClaim | Self::ServiceAccount | Self::RuntimeClass => 2,
             Self::PersistentVolume => 3,
             Self::ConfigMap | Self::Secret | Self::CsiDriver => 4,
         }

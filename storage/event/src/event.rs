@@ -155,13 +155,14 @@ pub struct Envelope {
 
 /// The CamelCase that Kubernetes uses for a lower-case type, for event names.
 fn kind_name(kind: &str) -> String {
-    const NAMES: [(&str, &str); 10] = [
+    const NAMES: [(&str, &str); 11] = [
         ("configmap", "ConfigMap"),
         ("csidriver", "CSIDriver"),
         ("endpointslice", "EndpointSlice"),
         ("persistentvolume", "PersistentVolume"),
         ("persistentvolumeclaim", "PersistentVolumeClaim"),
         ("podstatus", "PodStatus"),
+        ("runtimeclass", "RuntimeClass"),
         ("serviceaccount", "ServiceAccount"),
         ("serviceaccounttoken", "ServiceAccountToken"),
         ("volumeattachment", "VolumeAttachment"),

@@ -18,12 +18,13 @@ pub const NULL_NAMESPACE: &str = "null";
 /// The types whose objects are in no namespace, of all types that keys name. A type that is not in
 /// the table is namespaced. A type must be in the table before the first key of it is written,
 /// because its row changes what such keys mean.
-pub const CLUSTER_SCOPED_TYPES: [&str; 6] = [
+pub const CLUSTER_SCOPED_TYPES: [&str; 7] = [
     "certificatesigningrequest",
     "csidriver",
     "namespace",
     "node",
     "persistentvolume",
+    "runtimeclass",
     "volumeattachment",
 ];
 

@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::api::node::v1 as node;
 use k8s_openapi::api::storage::v1 as storage;
 use serde_json::Value;
 
@@ -111,6 +112,7 @@ pub fn check_fields(object: &Value) -> Vec<FieldFinding> {
             reader::read::<storage::VolumeAttachment>(object)
         }
         ("storage.k8s.io/v1", "CSIDriver") => reader::read::<storage::CSIDriver>(object),
+        ("node.k8s.io/v1", "RuntimeClass") => reader::read::<node::RuntimeClass>(object),
         ("apps/v1", "Deployment") => reader::read::<apps::Deployment>(object),
         ("apps/v1", "ReplicaSet") => reader::read::<apps::ReplicaSet>(object),
         ("apps/v1", "StatefulSet") => reader::read::<apps::StatefulSet>(object),

@@ -31,7 +31,7 @@ const fn replicated(
 }
 
 /// Every type, the replicated types first.
-pub static OBJECT_TYPES: [ObjectType; 14] = [
+pub static OBJECT_TYPES: [ObjectType; 15] = [
     replicated(["pod", "pods", "Pod", "v1"], true, &["po"]),
     replicated(["node", "nodes", "Node", "v1"], false, &["no"]),
     replicated(["configmap", "configmaps", "ConfigMap", "v1"], true, &["cm"]),
@@ -56,6 +56,7 @@ pub static OBJECT_TYPES: [ObjectType; 14] = [
         &[],
     ),
     replicated(["csidriver", "csidrivers", "CSIDriver", "storage.k8s.io/v1"], false, &[]),
+    replicated(["runtimeclass", "runtimeclasses", "RuntimeClass", "node.k8s.io/v1"], false, &[]),
     ObjectType {
         name: "lease",
         plural: "leases",

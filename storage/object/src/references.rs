@@ -68,6 +68,10 @@ impl ReferenceSet<'_> {
             // The kubelet pulls without a missing credential.
             self.named("secret", &secret["name"], false);
         }
+        // Without it the node knows no handler for the pod.
+        if let Some(class) = spec["runtimeClassName"].as_str().filter(|name| !name.is_empty()) {
+            self.add_text(None, "runtimeclass", class, true);
+        }
         let account = [&spec["serviceAccountName"], &spec["serviceAccount"]]
             .into_iter()
             .find_map(|field| field.as_str().filter(|name| !name.is_empty()))

@@ -6,6 +6,7 @@
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::api::node::v1 as node;
 use k8s_openapi::api::storage::v1 as storage;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -35,6 +36,7 @@ pub(crate) fn check(
         "persistentvolume" => fits::<core::PersistentVolume>(object),
         "persistentvolumeclaim" => fits::<core::PersistentVolumeClaim>(object),
         "serviceaccount" => fits::<core::ServiceAccount>(object),
+        "runtimeclass" => fits::<node::RuntimeClass>(object),
         "volumeattachment" => fits::<storage::VolumeAttachment>(object),
         "csidriver" => fits::<storage::CSIDriver>(object),
         _ => Ok(()),

@@ -4,10 +4,12 @@ use std::fs;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri_lab::BUSYBOX_IMAGE;
+use headwater_devices::DevicePlugins;
 use headwater_edged::runtime::LogQuery;
 use headwater_edged::{
     Edged, EdgedConfig, Handle, ImageCollection, NOTICES_MAX, PressureSettings, RuntimeKind,
@@ -35,6 +37,8 @@ pub(crate) struct Bench {
     pub(crate) boot_id: String,
     /// The root of the cgroups of its pods; the common one if it is empty.
     pub(crate) cgroup_root: String,
+    /// The folder of device plugins, if any can register.
+    pub(crate) device_plugin_dir: Option<PathBuf>,
     socket: PathBuf,
 }
 
@@ -51,7 +55,8 @@ impl Bench {
             ..Settings::default()
         };
         let (boot_id, cgroup_root) = (String::new(), String::new());
-        Self { dir, edge, settings, boot_id, cgroup_root, socket: socket.to_owned() }
+        let socket = socket.to_owned();
+        Self { dir, edge, settings, boot_id, cgroup_root, device_plugin_dir: None, socket }
     }
 
     /// Where the pod worker keeps its things.
@@ -66,8 +71,12 @@ impl Bench {
         let kind = RuntimeKind::Hollow;
         let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
         config.settings = self.settings.clone();
+        if let Some(dir) = &self.device_plugin_dir {
+            config.devices = Some(Arc::new(DevicePlugins::new(dir)));
+        }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let mut cri = CriSettings::new(self.socket.clone());
+        cri.has_device_plugins = self.device_plugin_dir.is_some();
         if !self.boot_id.is_empty() {
             cri.boot_id.clone_from(&self.boot_id);
         }

@@ -2,15 +2,20 @@
 
 mod bench;
 mod cgroups;
+mod classes;
 mod collection;
 mod cpus;
 mod csi;
 mod deletion;
+mod devices;
 mod ephemeral;
 mod eviction;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]
 #[path = "../../../../services/edged/tests/edged/fake_edge.rs"]
 mod fake_edge;
+#[allow(dead_code, reason = "the tests of device plugins use all of it")]
+#[path = "../../../../services/devices/tests/plugins/fake_plugin.rs"]
+mod fake_plugin;
 mod faults;
 mod life;
 mod logs;

@@ -16,6 +16,7 @@ use headwater_cri::spec::{
 };
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_edged::container::credentials::Credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::container::{LaunchSpec, Mount};
 use headwater_edged::pod::{PodRecord, PodUid};
@@ -190,6 +191,7 @@ fn launch(pod: &Pod) -> LaunchSpec {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     }
 }
 

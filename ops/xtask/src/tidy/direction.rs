@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 29] = [
+const MAY_USE: [(&str, &[&str]); 30] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -66,6 +66,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
     ("headwater-cri", &["edged", "event"]),
     ("headwater-csi", &["edged", "event"]),
+    ("headwater-devices", &["edged"]),
     ("headwater-kubelet", &["edged", "identity"]),
     ("headwater-settings", &["event"]),
     (

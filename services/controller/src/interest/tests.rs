@@ -248,6 +248,7 @@ fn every_way_of_naming_an_object_brings_it() {
         ("Secret", volume(json!({"csi": {"driver": "y", "nodePublishSecretRef": {"name": "x"}}}))),
         ("Secret", json!({"imagePullSecrets": [{"name": "x"}]})),
         ("ServiceAccount", json!({"serviceAccountName": "x"})),
+        ("RuntimeClass", json!({"runtimeClassName": "x"})),
         ("PersistentVolumeClaim", volume(json!({"persistentVolumeClaim": {"claimName": "x"}}))),
     ];
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -258,7 +259,11 @@ fn every_way_of_naming_an_object_brings_it() {
     }
     for (kind, spec) in ways {
         let mut interest = Interest::new();
-        let named = object(kind, "x", json!({}));
+        let more = match kind {
+            "RuntimeClass" => json!({"apiVersion": "node.k8s.io/v1", "handler": "h"}),
+            _ => json!({}),
+        };
+        let named = object(kind, "x", more);
         interest.apply(spec_pod("p", "a", spec.clone()));
         let entry = format!("node/a {}", named.key());
         assert_eq!(text(&interest.apply(named)), [entry], "{spec}");

@@ -40,7 +40,7 @@ impl CriRuntime {
             sandbox.map(|it| (it.attempt, it.addresses.clone())).unwrap_or_default()
         });
         let of_host = tokio::fs::read_to_string("/etc/hosts").await.unwrap_or_default();
-        let hosts = hosts_file(spec, pod, &addresses, &of_host, &inner.node).map_err(refused)?;
+        let hosts = hosts_file(spec, pod, &addresses, &of_host, &inner.node()).map_err(refused)?;
         let hosts = inner.files.write_hosts(&pod.uid, hosts).await?;
         let message = inner.files.make_message_file(&pod.uid, name, attempt).await?;
         let request = ContainerRequest {
@@ -55,7 +55,7 @@ impl CriRuntime {
             termination_file: Some(&message),
             target: target.as_deref(),
         };
-        let mut config = container_config(&request, &inner.node).map_err(refused)?;
+        let mut config = container_config(&request, &inner.node()).map_err(refused)?;
         for mount in &mut config.mounts {
             // As under a kubelet, no container writes to the files that come from objects.
             let host = std::path::Path::new(&mount.host_path);
@@ -63,7 +63,7 @@ impl CriRuntime {
         }
         debug_assert_eq!(config.log_path, container_log_path(name, attempt));
         let sandbox_config: PodSandboxConfig =
-            sandbox_config(spec, pod, sandbox_attempt, &inner.node).map_err(refused)?;
+            sandbox_config(spec, pod, sandbox_attempt, &inner.node()).map_err(refused)?;
         Ok(CreateContainerRequest {
             pod_sandbox_id: sandbox,
             config: Some(config),

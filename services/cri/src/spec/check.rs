@@ -8,6 +8,7 @@ use std::path::Path;
 
 use headwater_edged::container::WaitReason;
 use headwater_edged::container::credentials;
+use headwater_edged::devices::is_extended;
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::hostname::PodName;
@@ -102,7 +103,7 @@ fn check_stop_signal(pod: &Pod, container: &Container, node: &NodeFacts) -> Resu
     )))
 }
 
-/// No device plugin serves this node: a resource that only one has is refused, not left out.
+/// A resource that only a device plugin has is refused where none can register, and not left out.
 fn check_devices(pod: &Pod, container: &Container, node: &NodeFacts) -> Result<(), WaitReason> {
     let resources = container.resources.iter();
     let named = resources.flat_map(|all| {
@@ -119,6 +120,7 @@ fn check_devices(pod: &Pod, container: &Container, node: &NodeFacts) -> Result<(
             Some(size) if node.huge_page_sizes.contains(&size) => continue,
             Some(_) => "the kernel has no such huge pages",
             None if RESOURCES.contains(&name.as_str()) => continue,
+            None if node.has_device_plugins && is_extended(&name) => continue,
             None => "the node has no such devices",
         };
         let place = credentials::path(pod, container);

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use headwater_edged::container::credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::StopSignal;
 use headwater_edged::container::{ContainerCpus, LaunchSpec, WaitReason};
 use headwater_edged::pod::PodRecord;
@@ -9,10 +11,10 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::labels::{container_annotations, container_labels, container_log_path};
 use super::mounts::mounts;
-use super::{NodeFacts, resources, security};
+use super::{NodeFacts, refused, resources, security};
 use crate::proto::{
-    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxContainerResources, Signal,
+    CdiDevice, ContainerConfig, ContainerMetadata, Device, ImageSpec, KeyValue,
+    LinuxContainerConfig, LinuxContainerResources, Signal,
 };
 
 /// The facts of a container's image.
@@ -70,6 +72,8 @@ pub fn container_config(
 ) -> Result<ContainerConfig, WaitReason> {
     let ContainerRequest { pod, record, container, launch, attempt, image, target, .. } = *request;
     let variables = launch.env.iter();
+    let devices = &launch.devices;
+    let own_annotations = container_annotations(pod, container, attempt, node);
     Ok(ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(ImageSpec {
@@ -85,7 +89,10 @@ pub fn container_config(
             .collect(),
         mounts: mounts(request, node)?,
         labels: container_labels(record, &container.name, node),
-        annotations: container_annotations(pod, container, attempt, node),
+        // A plugin sets none of ours.
+        annotations: devices.annotations.clone().into_iter().chain(own_annotations).collect(),
+        devices: device_nodes(devices),
+        cdi_devices: cdi_devices(pod, container, devices, node)?,
         log_path: container_log_path(&container.name, attempt),
         stdin: container.stdin == Some(true),
         stdin_once: container.stdin_once == Some(true),
@@ -95,8 +102,36 @@ pub fn container_config(
             security_context: Some(security::of_container(pod, container, image, target, node)?),
         }),
         stop_signal: stop_signal(container).into(),
-        ..ContainerConfig::default()
     })
+}
+
+/// The device nodes that its devices are.
+fn device_nodes(devices: &ContainerDevices) -> Vec<Device> {
+    let nodes = devices.nodes.iter().map(|it| Device {
+        container_path: it.container_path.clone(),
+        host_path: it.host_path.clone(),
+        permissions: it.permissions.clone(),
+    });
+    nodes.collect()
+}
+
+/// The devices that the runtime resolves by name.
+///
+/// # Errors
+/// The runtime takes no notice of such names.
+fn cdi_devices(
+    pod: &Pod,
+    container: &Container,
+    devices: &ContainerDevices,
+    node: &NodeFacts,
+) -> Result<Vec<CdiDevice>, WaitReason> {
+    if let Some(name) = devices.cdi.first().filter(|_| !node.has_cdi) {
+        return Err(refused(format!(
+            "{}: the device plugin names the CDI device {name:?}, and the runtime takes none",
+            credentials::path(pod, container)
+        )));
+    }
+    Ok(devices.cdi.iter().map(|name| CdiDevice { name: name.clone() }).collect())
 }
 
 /// The resources of a container on the processors of its launch. One that has them for itself has no quota

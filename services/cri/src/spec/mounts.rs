@@ -11,7 +11,8 @@ use super::{
 };
 use crate::proto::{Mount, MountPropagation};
 
-/// The mounts of a container: volumes, its `/etc/hosts`, and the file of its termination message.
+/// The mounts of a container: volumes, its `/etc/hosts`, the file of its termination message, and what comes with its
+/// devices.
 ///
 /// # Errors
 /// A volume has no place on the host, or the runtime cannot mount it as the spec demands.
@@ -65,6 +66,12 @@ pub(super) fn mounts(
             ..Mount::default()
         });
     }
+    mounts.extend(request.launch.devices.mounts.iter().map(|mount| Mount {
+        container_path: mount.container_path.clone(),
+        host_path: mount.host_path.clone(),
+        readonly: mount.read_only,
+        ..Mount::default()
+    }));
     Ok(mounts)
 }
 

@@ -44,6 +44,11 @@ pub struct NodeFacts {
     /// The runtime sends the stop signal of a container's spec (KEP-4960). An earlier one takes no notice
     /// of the field, and names no feature: its version says it.
     pub has_stop_signal: bool,
+    /// The runtime gives containers devices by the names of the Container Device Interface (KEP-4009). An earlier one takes no
+    /// notice of them, and names no feature: its version says it.
+    pub has_cdi: bool,
+    /// Device plugins can register: what containers ask of them is known when they start.
+    pub has_device_plugins: bool,
     /// The handlers of the runtime with their features, by name; the default one is `""`. Empty if the
     /// runtime names none (containerd 1.6).
     pub handlers: BTreeMap<String, HandlerFeatures>,
@@ -85,6 +90,8 @@ impl Default for NodeFacts {
             has_apparmor: false,
             has_groups_policy: false,
             has_stop_signal: false,
+            has_cdi: false,
+            has_device_plugins: false,
             handlers: BTreeMap::new(),
             runtime_classes: BTreeMap::new(),
             allowed_sysctls: Vec::new(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headwater_edged::container::credentials::Credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::container::{LaunchSpec, Mount, WaitReason};
 use headwater_edged::pod::{PodRecord, PodUid, all_containers};
@@ -70,6 +71,7 @@ fn launch(container: &Container) -> LaunchSpec {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     }
 }
 

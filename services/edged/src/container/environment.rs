@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret, VolumeMount};
 
 use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
 use crate::container::credentials;
+use crate::container::devices::ContainerDevices;
 use crate::container::downward_api::{self, FieldSource};
 use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::{LaunchSpec, Mount, Propagation, RecursiveReadOnly, WaitReason};
@@ -82,6 +83,7 @@ pub(crate) fn launch(
         termination_message: TerminationMessage::of(container).map_err(config_error)?,
         credentials: credentials::resolve(fields.pod, container)?,
         cpus: None,
+        devices: ContainerDevices::default(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, VolumeAttachment};
 use serde::de::DeserializeOwned;
 
@@ -23,6 +24,7 @@ enum Object {
     Claim(Arc<PersistentVolumeClaim>),
     Driver(Arc<CSIDriver>),
     Attachment(Arc<VolumeAttachment>),
+    RuntimeClass(Arc<RuntimeClass>),
 }
 
 impl Objects {
@@ -49,6 +51,7 @@ impl Objects {
                 metadata.uid = metadata.uid.take().or_else(|| Some(uid.to_owned()));
                 Object::Claim(Arc::new(claim))
             }
+            "runtimeclass" => Object::RuntimeClass(parse(json)?),
             _ => return Ok(()),
         };
         Arc::make_mut(&mut self.by_key).insert(key.clone(), object);
@@ -104,6 +107,15 @@ impl Objects {
             Object::Claim(claim) => Some((key.namespace()?, key.name(), &**claim)),
             _ => None,
         })
+    }
+
+    /// The handlers of all RuntimeClasses, by the name of the class.
+    pub(crate) fn runtime_classes(&self) -> BTreeMap<String, String> {
+        let classes = self.by_key.iter().filter_map(|(key, object)| match object {
+            Object::RuntimeClass(class) => Some((key.name().to_owned(), class.handler.clone())),
+            _ => None,
+        });
+        classes.collect()
     }
 
     /// The PersistentVolume of that name.

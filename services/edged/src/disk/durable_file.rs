@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use serde::Serialize;
@@ -15,18 +15,26 @@ const MODE: u32 = 0o600;
 /// The largest value: the status of a pod, which has at most 1.5 MiB in the cloud.
 const BYTES_MAX: u64 = 4 << 20;
 
+/// Files that were moved aside. More of them are a disk that damages files, and the last one is replaced.
+const DAMAGED_MAX: u32 = 10;
+
 /// Only the owner may enter the directories.
 const DIR_MODE: u32 = 0o700;
 
 /// Writes a value as JSON and syncs it. A reader sees the former content or the new one.
 ///
 /// # Errors
-/// The errors of the file system. The former content stays.
+/// The errors of the file system, and `InvalidData` for a value that is too large to be read again. The former content
+/// stays.
 pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(value)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(too_large());
+    }
     let temporary = path.with_extension("tmp");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
+    file.write_all(&bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     match path.parent() {
@@ -73,10 +81,27 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
     let mut bytes = Vec::new();
     if file.take(BYTES_MAX + 1).read_to_end(&mut bytes)? as u64 > BYTES_MAX {
-        let what = format!("it has more than {BYTES_MAX} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        return Err(too_large());
     }
     Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+/// Renames a file that cannot be read, and returns its new name.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let name = |number: u32| path.with_extension(format!("{extension}.damaged-{number}"));
+    let free = (1..DAMAGED_MAX).map(name).find(|aside| !aside.exists());
+    let aside = free.unwrap_or_else(|| name(DAMAGED_MAX));
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
+fn too_large() -> io::Error {
+    let what = format!("it has more than {BYTES_MAX} bytes");
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]
@@ -96,6 +121,9 @@ mod tests {
         for name in ["link", "pipe", "large", "."] {
             read::<u32>(&of(name)).expect_err(name);
         }
+        let large = "x".repeat(usize::try_from(BYTES_MAX).expect("small"));
+        write(&of("value"), &large).expect_err("nothing reads it");
+        assert_eq!(read(&of("value")).expect("read"), Some(7));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::container::claim::ClaimView;
 use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
+use crate::desired::objects::Objects;
 use crate::desired::{Change, DesiredPod, DesiredState};
 use crate::eviction::Eviction;
 use crate::node::pressure::Pressures;
@@ -59,6 +60,8 @@ pub(super) struct Supervisor {
     claims: watch::Sender<ClaimView>,
     /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
     pressures: Option<watch::Receiver<Pressures>>,
+    /// The objects whose RuntimeClasses the runtime knows.
+    told: Objects,
     shared: Arc<WorkerDependencies>,
 }
 
@@ -103,6 +106,7 @@ impl Supervisor {
             edge,
             claims,
             pressures,
+            told: Objects::default(),
             shared: dependencies,
         }
     }
@@ -245,6 +249,7 @@ impl Supervisor {
         if self.shutdown.is_some() || self.shared.cancel.is_cancelled() {
             return;
         }
+        self.tell_runtime_classes();
         let desired = self.desired.pods();
         let uids = desired.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect();
         let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.key.clone()));
@@ -287,6 +292,15 @@ impl Supervisor {
             *sent = claims;
             has_changed
         });
+    }
+
+    /// Tells the runtime the classes of the view, before a worker asks for the handler of one.
+    fn tell_runtime_classes(&mut self) {
+        let objects = self.desired.objects();
+        if !self.told.same(objects) {
+            self.told = objects.clone();
+            self.shared.runtime.set_runtime_classes(objects.runtime_classes());
+        }
     }
 
     /// Sends changed objects to the workers of desired pods.

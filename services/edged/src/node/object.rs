@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::measurement::memory_bytes;
 use super::pressure::{Pressure, Pressures};
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
+use crate::devices::StatedDevices;
 use crate::runtime::StatedFeatures;
 
 /// The facts that the Node object states.
@@ -43,6 +44,8 @@ pub(crate) struct NodeFacts {
     pub(crate) features: StatedFeatures,
     /// The images that it has.
     pub(crate) images: Vec<ContainerImage>,
+    /// The devices that plugins have.
+    pub(crate) devices: Vec<StatedDevices>,
     /// The port of the kubelet's server.
     pub(crate) kubelet_port: Option<u16>,
     /// Why the runtime can run no pods now.
@@ -74,6 +77,7 @@ impl NodeFacts {
             runtime,
             features: StatedFeatures::default(),
             images: Vec::new(),
+            devices: Vec::new(),
             kubelet_port: None,
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -129,8 +133,8 @@ pub(crate) fn node(
                 address("InternalIP", facts.address.to_string()),
                 address("Hostname", facts.hostname.clone()),
             ]),
-            allocatable: Some(stated(facts.allocatable(), facts.pods_max)),
-            capacity: Some(stated(facts.capacity(), facts.pods_max)),
+            allocatable: Some(stated(facts, facts.allocatable(), |it| it.allocatable)),
+            capacity: Some(stated(facts, facts.capacity(), |it| it.capacity)),
             images: (!facts.images.is_empty()).then(|| facts.images.clone()),
             features: facts
                 .features
@@ -160,7 +164,11 @@ pub(crate) fn node(
 }
 
 /// Amounts as a Node states them.
-fn stated(amounts: Amounts, pods_max: u32) -> BTreeMap<String, Quantity> {
+fn stated(
+    facts: &NodeFacts,
+    amounts: Amounts,
+    count: impl Fn(&StatedDevices) -> usize,
+) -> BTreeMap<String, Quantity> {
     let Amounts { cpu_milli, memory_bytes, storage_bytes } = amounts;
     let cpu = match cpu_milli % 1000 {
         0 => (cpu_milli / 1000).to_string(),
@@ -171,9 +179,11 @@ fn stated(amounts: Amounts, pods_max: u32) -> BTreeMap<String, Quantity> {
         (CPU, cpu),
         (MEMORY, kib(memory_bytes)),
         (STORAGE, kib(storage_bytes)),
-        ("pods", pods_max.to_string()),
+        ("pods", facts.pods_max.to_string()),
     ];
-    all.map(|(key, amount)| (key.to_owned(), Quantity(amount))).into()
+    let devices = facts.devices.iter().map(|it| (it.resource.as_str(), count(it).to_string()));
+    let all = all.into_iter().chain(devices);
+    all.map(|(key, amount)| (key.to_owned(), Quantity(amount))).collect()
 }
 
 /// The reasons and messages of a kubelet.
@@ -311,14 +321,17 @@ mod tests {
     #[test]
     fn a_node_states_what_it_has_and_what_is_left_of_it_for_pods() {
         let reserved = Amounts { cpu_milli: 1250, memory_bytes: 1 << 20, storage_bytes: 1 << 40 };
-        let facts = NodeFacts { cpus: 4, memory_kib: 4096, storage_kib: 7, reserved, ..facts() };
+        let resource = "example.com/gpu".to_owned();
+        let devices = vec![StatedDevices { resource, capacity: 3, allocatable: 2 }];
+        let facts =
+            NodeFacts { cpus: 4, memory_kib: 4096, storage_kib: 7, reserved, devices, ..facts() };
         let status = node(&facts, ENOUGH, None, Timestamp::UNIX_EPOCH).status.expect("a status");
         let stated = |amounts| serde_json::to_value(amounts).expect("JSON");
-        let capacity =
-            json!({"cpu": "4", "memory": "4096Ki", "ephemeral-storage": "7Ki", "pods": "110"});
+        let capacity = json!({"cpu": "4", "memory": "4096Ki", "ephemeral-storage": "7Ki", "pods": "110",
+                "example.com/gpu": "3"});
         assert_eq!(stated(status.capacity), capacity);
-        let left =
-            json!({"cpu": "2750m", "memory": "3072Ki", "ephemeral-storage": "0Ki", "pods": "110"});
+        let left = json!({"cpu": "2750m", "memory": "3072Ki", "ephemeral-storage": "0Ki", "pods": "110",
+                "example.com/gpu": "2"});
         assert_eq!(stated(status.allocatable), left);
     }
 

@@ -45,6 +45,7 @@ impl Runtime for HollowRuntime {
             resize: false,
             collection: false,
             cpu_sets: false,
+            devices: false,
         }
     }
 

@@ -55,6 +55,8 @@ struct State {
     used: BTreeMap<PodUid, u64>,
     /// The memory that all pods may use.
     memory: Option<u64>,
+    /// The latest launch of each container.
+    launches: BTreeMap<(PodUid, String), LaunchSpec>,
 }
 
 impl MemoryRuntime {
@@ -71,6 +73,11 @@ impl MemoryRuntime {
     /// This runtime with its seams to images and to usage: the node evicts pods.
     pub fn measured_runtime(&self) -> NodeRuntime {
         self.node_runtime().with_usage(Arc::new(self.clone()))
+    }
+
+    /// The latest launch of a container.
+    pub fn launch(&self, pod: &PodUid, container: &str) -> Option<LaunchSpec> {
+        self.lock().launches.get(&(pod.clone(), container.to_owned())).cloned()
     }
 
     /// Lets all pods together have this much memory.
@@ -167,6 +174,7 @@ impl Runtime for MemoryRuntime {
             resize: true,
             collection: false,
             cpu_sets: false,
+            devices: true,
         }
     }
 
@@ -244,6 +252,8 @@ impl Runtime for MemoryRuntime {
         let (sandbox, signal) = (state.sandbox_attempt, launch.stop_signal);
         if let Some(runs) = RunHistory::next(before, sandbox, run, image_id, signal) {
             state.containers.insert(launch.container.clone(), runs);
+            let key = (pod.uid.clone(), launch.container.clone());
+            lock.launches.insert(key, launch.clone());
         }
         Ok(())
     }

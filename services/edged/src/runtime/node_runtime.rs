@@ -13,6 +13,7 @@ use super::hollow::HollowRuntime;
 use super::process::ProcessRuntime;
 use super::{Features, Images, Runtime, RuntimeError, Streams, Usage, VolumeDrivers};
 use crate::config::{RuntimeKind, Settings};
+use crate::devices::DeviceServer;
 use crate::pod::PodUid;
 
 /// The seams that one runtime implements. It dereferences to its [`Runtime`]. Cheap to clone.
@@ -42,6 +43,11 @@ pub trait RuntimeOpener: fmt::Debug + Send + Sync + 'static {
         settings: &Settings,
         notices: mpsc::Sender<PodUid>,
     ) -> Result<NodeRuntime, RuntimeError>;
+
+    /// What serves the device plugins of the node. By default there is nothing.
+    fn devices(&self) -> Option<Arc<dyn DeviceServer>> {
+        None
+    }
 }
 
 impl NodeRuntime {

@@ -108,6 +108,7 @@ impl Runtime for ProcessRuntime {
             resize: false,
             collection: false,
             cpu_sets: false,
+            devices: false,
         }
     }
 

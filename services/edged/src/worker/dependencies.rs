@@ -18,6 +18,7 @@ use crate::container::requests::Amounts;
 use crate::cpus::CpuManager;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::objects::Objects;
+use crate::devices::Devices;
 use crate::disk::pod_store::PodStore;
 use crate::metrics::EdgedCounts;
 use crate::pod_fields::PodFindings;
@@ -69,6 +70,8 @@ pub(crate) struct WorkerDependencies {
     pub(crate) allocatable: Amounts,
     /// The processors of containers, if the runtime lets them choose.
     pub(crate) cpus: Option<Arc<CpuManager>>,
+    /// The devices of containers, if device plugins can register.
+    pub(crate) devices: Option<Devices>,
     pub(crate) settings: Settings,
     pub(crate) runtime: NodeRuntime,
     pub(crate) store: PodStore,

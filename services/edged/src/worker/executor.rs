@@ -65,6 +65,8 @@ impl Worker {
             Action::Refuse(reason) => self.refuse(*reason),
             Action::Discard => self.discard().await,
             Action::AskDelete => {
+                // Its successor may come as soon as the cloud knows.
+                self.give_back().await;
                 let trace = self.trace.clone();
                 self.shared.reporter.delete(&self.record.key, &self.record.uid, trace).await;
                 StepOutcome::Waiting
@@ -114,17 +116,22 @@ impl Worker {
         }
     }
 
-    /// Takes back the processors of a pod that has ended, and of which nothing runs.
-    pub(super) async fn release_cpus(&mut self) {
+    /// Takes back the processors and devices of a pod that has ended, and of which nothing runs.
+    pub(super) async fn release_allocations(&mut self) {
         let has_ended = self.ended.is_some() || !self.assignment.is_desired;
         let runs = self.containers.values().any(|tracker| tracker.is_running());
-        if has_ended
-            && !runs
-            && let Some(cpus) = &self.shared.cpus
-        {
+        if has_ended && !runs {
+            self.give_back().await;
+        }
+    }
+
+    /// Takes back the processors and devices of a pod of which nothing runs.
+    async fn give_back(&mut self) {
+        if let Some(cpus) = &self.shared.cpus {
             cpus.release(&self.record.uid).await;
             self.has_cpus = false;
         }
+        self.release_devices().await;
     }
 
     async fn cpus_of(&self, container: &str) -> Option<ContainerCpus> {
@@ -201,11 +208,25 @@ impl Worker {
     }
 
     async fn start(&mut self, pod: &Pod, name: &str) -> StepOutcome {
-        let Ok(permit) = self.shared.adding.acquire().await else { return StepOutcome::Waiting };
         let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
         let container = &*container;
+        // Without a permit: a device plugin that hangs delays no other pod.
+        let devices = match self.prepare_devices(container).await {
+            Ok(devices) => devices,
+            Err(reason) => {
+                self.warn(Some(name), "a start is put off", &reason.message);
+                let new = || Box::new(ContainerTracker::new(&self.shared.settings));
+                let tracker = self.containers.entry(name.to_owned()).or_insert_with(new);
+                tracker.put_off_start(reason, Instant::now());
+                return StepOutcome::Changed;
+            }
+        };
+        let shared = self.shared.clone();
+        let Ok(permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
         let launch = match self.launch(pod, container) {
-            Ok(launch) => LaunchSpec { cpus: self.cpus_of(name).await, ..launch },
+            Ok(launch) => {
+                LaunchSpec { cpus: self.cpus_of(name).await, ..launch.with_devices(devices) }
+            }
             Err(reason) => {
                 self.launch_errors.insert(name.to_owned(), LaunchError { reason, is_due: false });
                 return StepOutcome::Changed;
@@ -410,7 +431,7 @@ impl Worker {
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
-                self.release_cpus().await;
+                self.release_allocations().await;
                 self.shared.reporter.removed(&self.record.key, &self.record.uid).await;
                 StepOutcome::Finished
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use headwater_edged::container::LaunchSpec;
 use headwater_edged::container::credentials::Credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::memory::MemoryRuntime;
@@ -72,6 +73,7 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     }
 }
 

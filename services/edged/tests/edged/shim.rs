@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headwater_edged::container::LaunchSpec;
 use headwater_edged::container::credentials::Credentials;
+use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::{NodeRuntime, RunState, RuntimeError, StopRequest};
@@ -60,6 +61,7 @@ async fn start(runtime: &NodeRuntime, script: &str) {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     };
     runtime.start(&record(), &Pod::default(), &launch).await.expect("starts");
 }
@@ -231,6 +233,7 @@ async fn a_run_that_cannot_be_read_waits_and_gets_no_second_copy() {
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),
         cpus: None,
+        devices: ContainerDevices::default(),
     };
     let error = runtime
         .start(&record(), &Pod::default(), &launch(shell(&script)))

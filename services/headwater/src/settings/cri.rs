@@ -1,6 +1,7 @@
 //! The `[cri]` table: the container runtime of a node's pods. Settings of `edge`, `edged` and `up`.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use headwater_cri::CriSettings;
 use headwater_cri::spec::{CgroupDriver, Forbidden};
@@ -38,6 +39,8 @@ pub(crate) struct Cri {
     pub(crate) cgroup_driver: Driver,
     /// A kubelet's tree, in which storage drivers register and mount volumes; empty for no drivers.
     pub(crate) plugins_dir: String,
+    /// The folder in which device plugins register; without one none can.
+    pub(crate) device_plugin_dir: String,
 }
 
 /// See [`CgroupDriver`].
@@ -61,6 +64,7 @@ impl Default for Cri {
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
             plugins_dir: PLUGINS_DIR_DEFAULT.to_owned(),
+            device_plugin_dir: String::new(),
         }
     }
 }
@@ -110,6 +114,13 @@ impl Cri {
             );
             return Err(InvalidSetting::new("cri.endpoint", what));
         }
+        if !self.device_plugin_dir.is_empty() && !self.device_plugin_dir.starts_with('/') {
+            let what = format!(
+                "{:?}: set an absolute path, such as /var/lib/kubelet/device-plugins",
+                self.device_plugin_dir
+            );
+            return Err(InvalidSetting::new("cri.device_plugin_dir", what));
+        }
         let forbidden: Result<Forbidden, _> = self.forbid.parse();
         let servers = self.cluster_dns.split(',').map(str::trim).filter(|word| !word.is_empty());
         let servers: Result<Vec<IpAddr>, _> = servers.map(str::parse).collect();
@@ -127,15 +138,19 @@ impl Cri {
                 Driver::Cgroupfs => CgroupDriver::Cgroupfs,
                 Driver::Systemd => CgroupDriver::Systemd,
             },
+            has_device_plugins: self.device_plugin_dir().is_some(),
             ..CriSettings::new(endpoint.into())
         })
+    }
+
+    /// The folder in which device plugins register.
+    pub(crate) fn device_plugin_dir(&self) -> Option<PathBuf> {
+        (!self.device_plugin_dir.is_empty()).then(|| PathBuf::from(&self.device_plugin_dir))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
@@ -166,6 +181,9 @@ mod tests {
         assert_eq!(wrong.key, "cri.plugins_dir");
         let none = Cri { plugins_dir: String::new(), ..Cri::default() };
         assert!(none.drivers().expect("no drivers").is_none());
+        let wrong = Cri { device_plugin_dir: "device-plugins".to_owned(), ..Cri::default() };
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("a relative path");
+        assert_eq!(wrong.key, "cri.device_plugin_dir");
         let unused = Cri { share_runtime: true, ..Cri::default() };
         unused.check(Some(Runtime::Process)).expect_err("it says nothing");
         Cri::default().check(Some(Runtime::Process)).expect("nothing is set");

@@ -85,7 +85,8 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     let verbs = "--verb=get,list,watch";
     let resources = "--resource=namespaces,nodes,pods,services,configmaps,serviceaccounts,\
                      persistentvolumes,persistentvolumeclaims,endpointslices.discovery.k8s.io,\
-                     volumeattachments.storage.k8s.io,csidrivers.storage.k8s.io";
+                     volumeattachments.storage.k8s.io,csidrivers.storage.k8s.io,\
+                     runtimeclasses.node.k8s.io";
     cluster.run(&["create", "clusterrole", "reader", verbs, resources]);
     cluster.run(&[
         "create",

@@ -138,6 +138,12 @@ fn an_image_pull_secret() {
 }
 
 #[test]
+fn a_runtime_class() {
+    assert_eq!(pod(json!({"runtimeClassName": "kata"})), required("null/runtimeclass/kata"));
+    assert_eq!(pod(json!({"runtimeClassName": ""})), []);
+}
+
+#[test]
 fn the_service_account_named_or_implied() {
     let account = |spec| of("shop/pod/web", json!({ "spec": spec }));
     assert_eq!(account(json!({})), optional("shop/serviceaccount/default"));

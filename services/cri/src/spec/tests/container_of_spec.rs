@@ -1,5 +1,6 @@
 //! Containers by the fields of their pods.
 
+use headwater_edged::container::devices::{DeviceMount, DeviceNode};
 use headwater_edged::container::{Propagation, RecursiveReadOnly};
 
 use super::*;
@@ -256,6 +257,49 @@ fn volumes_are_mounted_as_the_spec_demands() {
     let unplaced = request_of(&pod, &record, &launch, &image);
     let refused = container_config(&unplaced, &able).expect_err("it has no place");
     assert!(refused.message.contains("has no place"), "{}", refused.message);
+}
+
+#[test]
+fn a_container_has_what_comes_with_its_devices() {
+    let pod = pod(json!({}), json!({"resources": {"limits": {"e.com/gpu": "1"}}}));
+    let devices = ContainerDevices {
+        mounts: vec![DeviceMount {
+            container_path: "/gpu".to_owned(),
+            host_path: "/opt/gpu".to_owned(),
+            read_only: true,
+        }],
+        nodes: vec![DeviceNode {
+            container_path: "/dev/gpu".to_owned(),
+            host_path: "/dev/gpu7".to_owned(),
+            permissions: "rw".to_owned(),
+        }],
+        // A plugin passes for no other container.
+        annotations: [("note", "x"), ("io.kubernetes.container.restartCount", "9")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        ..ContainerDevices::default()
+    };
+    let (record, image) = (record(), ImageFacts::default());
+    let launch = LaunchSpec { devices: devices.clone(), ..launch_with(&pod, &[]) };
+    let config = container_config(&request_of(&pod, &record, &launch, &image), &node());
+    let config = config.expect("it can be had");
+    let found = &config.devices[0];
+    assert_eq!((&*found.container_path, &*found.host_path), ("/dev/gpu", "/dev/gpu7"));
+    assert_eq!(found.permissions, "rw");
+    let mount = config.mounts.last().expect("a mount");
+    assert_eq!((&*mount.container_path, &*mount.host_path), ("/gpu", "/opt/gpu"));
+    assert!(mount.readonly);
+    assert_eq!(config.annotations["note"], "x");
+    assert_eq!(config.annotations["io.kubernetes.container.restartCount"], "0");
+
+    let cdi = vec!["e.com/gpu=7".to_owned()];
+    let launch = LaunchSpec { devices: ContainerDevices { cdi, ..devices }, ..launch };
+    let request = request_of(&pod, &record, &launch, &image);
+    let refused = container_config(&request, &node()).expect_err("the runtime takes none");
+    assert!(refused.message.contains("e.com/gpu=7"), "{}", refused.message);
+    let able = NodeFacts { has_cdi: true, ..node() };
+    let config = container_config(&request, &able).expect("it can be had");
+    assert_eq!(config.cdi_devices[0].name, "e.com/gpu=7");
 }
 
 fn launch_with(pod: &Pod, mounts: &[(Mount, &str)]) -> LaunchSpec {

@@ -95,6 +95,7 @@ fn what_can_be_had_is_not_refused() {
         has_apparmor: true,
         has_groups_policy: true,
         has_stop_signal: true,
+        has_device_plugins: true,
         handlers: [
             (String::new(), HandlerFeatures::default()),
             ("runc2".to_owned(), HandlerFeatures::default()),
@@ -120,7 +121,7 @@ fn what_can_be_had_is_not_refused() {
     });
     let container = json!({
         "lifecycle": {"stopSignal": "SIGUSR1"},
-        "securityContext": own, "resources": {"limits": {"hugepages-2Mi": "2Mi", "ephemeral-storage": "1Gi"}},
+        "securityContext": own, "resources": {"limits": {"hugepages-2Mi": "2Mi", "ephemeral-storage": "1Gi", "e.com/gpu": "1"}},
         "volumeMounts": [{"name": "v", "mountPath": "/a", "mountPropagation": "HostToContainer"}],
     });
     let pod = pod(spec, container);

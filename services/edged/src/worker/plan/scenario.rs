@@ -199,6 +199,7 @@ impl World {
                     termination_message: TerminationMessage::default(),
                     credentials: Credentials::default(),
                     cpus: None,
+                    devices: crate::container::devices::ContainerDevices::default(),
                 };
                 self.runtime
                     .start(&self.record, &self.pod, &launch)
