@@ -39,7 +39,7 @@ const ROUNDS: &str = "HEADWATER_NODE_CONFORMANCE_ROUNDS";
 
 /// The images of the suite, at the versions that it names.
 const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
-const BUSYBOX: [&str; 2] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0"];
+const BUSYBOX: [&str; 3] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"];
 const NON_ROOT: &str = "nonroot:1.5";
 const REGISTRY: &str = "registry.k8s.io/e2e-test-images";
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";

@@ -103,7 +103,8 @@ impl ContainerTracker {
             let ran = exit.started_at.map_or(Duration::ZERO, |started| {
                 Duration::try_from(exit.finished_at.duration_since(started)).unwrap_or_default()
             });
-            if !exit.interrupted {
+            // A runtime may report more of an end later: it is one failure.
+            if !exit.interrupted && self.counted != Some(runs.attempt) {
                 self.crash.ended(now, ran);
                 self.counted = Some(runs.attempt);
             }
@@ -354,6 +355,8 @@ impl ContainerTracker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::container::termination::StopSignal;
+    use crate::runtime::Exit;
 
     #[test]
     fn a_start_that_found_no_runtime_is_tried_again_soon_and_is_no_failure() {
@@ -371,5 +374,33 @@ mod tests {
         tracker.fail_start(reason(), now);
         let (until, _) = tracker.facts(now).blocked.expect("the second failure");
         assert_eq!(tracker.facts(now).retry_at, Some(until));
+    }
+
+    #[test]
+    fn an_end_of_which_more_is_known_later_is_one_failure() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        let mut waits = Vec::new();
+        for attempt in 0..4 {
+            // First by its event, then by its status, which has words and another time.
+            for message in [None, Some("more".to_owned())] {
+                let exit = Exit {
+                    finished_at: time + Duration::from_millis(message.iter().count() as u64),
+                    message,
+                    ..Exit::observed(1, None, time)
+                };
+                let runs = RunHistory {
+                    attempt,
+                    sandbox_attempt: 0,
+                    state: RunState::Exited(exit),
+                    previous: None,
+                    image_id: None,
+                    stop_signal: StopSignal::default(),
+                };
+                tracker.observe(runs, now);
+            }
+            waits.push(tracker.facts(now).blocked.map_or(0, |(_, wait)| wait.as_secs()));
+        }
+        assert_eq!(waits, [0, 10, 20, 40]);
     }
 }
