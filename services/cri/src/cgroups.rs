@@ -129,9 +129,11 @@ impl Cgroups {
     fn remove_now(&self, pod: &PodUid) -> io::Result<()> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let root = Path::new(self.files.name());
-        let removed = self.places(pod).into_iter().map(|place| remove_tree(&place));
-        // Each one is tried, and the first error counts.
-        let removed = removed.fold(Ok(()), |before, now| before.and(now));
+        let mut removed = Ok(());
+        for place in self.places(pod) {
+            // Each one is tried, and the first error counts.
+            removed = removed.and(remove_tree(&place));
+        }
         if self.driver == CgroupDriver::Cgroupfs
             && let Err(error) = self.share(&root.join(BURSTABLE))
         {

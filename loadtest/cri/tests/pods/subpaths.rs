@@ -1,5 +1,6 @@
 //! Parts of volumes and volumes in memory. The pod worker runs in the mount namespace of containerd, as on a machine: this
-//! program is started once more in there.
+//! program is started once more in there. A part that led out of its volume would be the root of the machine, so nothing is
+//! removed after a failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,11 +75,23 @@ fn pod(bench: &Bench) -> Value {
     pod
 }
 
+/// Ends the process of a test that fails: the removal of its folder would go through what is mounted there.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// What the test above starts in the namespaces of containerd; by itself it does nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn inside() {
     let Some(socket) = std::env::var_os(SOCKET).map(PathBuf::from) else { return };
     let mut bench = Bench::new(&socket);
+    let _guard = AbortOnPanic;
     bench.settings.backoff_cap = Duration::from_millis(50);
     let edged = bench.edged().await;
     let pod = pod(&bench);

@@ -9,9 +9,35 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
 use super::*;
+use crate::disk::mounts::check_none_below;
 
 /// How often a part is bound while a container changes the volume.
 const BINDS: usize = 2000;
+
+/// The mounts below the folder of a test, which end before the folder is removed: a removal would go through what a
+/// test that fails has bound.
+struct Mounts(PathBuf);
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        for _ in 0..MOUNTS_MAX {
+            let _ = unmount_all(&self.0);
+        }
+        if check_none_below(&self.0).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Unmounts what is mounted below a folder, once each.
+fn unmount_all(dir: &Path) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4).map(Path::new));
+    for point in points.filter(|point| point.starts_with(dir)) {
+        umount2(point, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)?;
+    }
+    Ok(())
+}
 
 /// Runs a test in a mount namespace of its own, with a volume and a place for a part; not without root.
 fn in_own_mounts(test: impl FnOnce(&Path, &Path) + Send) {
@@ -31,6 +57,7 @@ fn in_own_mounts(test: impl FnOnce(&Path, &Path) + Send) {
                 let volume = dir.path().join("volume");
                 fs::create_dir(&volume).expect("made");
                 fs::set_permissions(&volume, Permissions::from_mode(0o777)).expect("open to all");
+                let _mounts = Mounts(dir.path().to_owned());
                 test(&volume, &dir.path().join("places/v/c/0"));
             })
             .join()
