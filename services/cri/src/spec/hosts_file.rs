@@ -14,6 +14,10 @@ use super::{NodeFacts, spec};
 /// The place of the file in a container.
 pub const HOSTS_PATH: &str = "/etc/hosts";
 
+/// The first line, by which programs know the file, and that of a pod in the host's network.
+const HEADER: &str = "# Kubernetes-managed hosts file.\n";
+const HEADER_OF_HOST: &str = "# Kubernetes-managed hosts file (host network).\n";
+
 /// The names of this host that every pod has.
 const LOCAL: &str = "\
 127.0.0.1\tlocalhost
@@ -42,13 +46,15 @@ pub fn hosts_file(
 ) -> Result<String, WaitReason> {
     let namespace = record.key.namespace().unwrap_or_default();
     let name = PodName::of(pod, record.key.name(), namespace, node)?;
-    let mut file = "# The edge writes this file for the pod.\n".to_owned();
+    let mut file = String::new();
     if spec(pod).host_network == Some(true) {
+        file.push_str(HEADER_OF_HOST);
         file.push_str(of_host);
         if !file.ends_with('\n') {
             file.push('\n');
         }
     } else {
+        file.push_str(HEADER);
         file.push_str(LOCAL);
         for address in addresses {
             let _ = match &name.domain {

@@ -56,6 +56,10 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) before: Option<&'a PodStatus>,
 }
 
+/// The reasons of a container that waits for nothing of its own, as a kubelet's.
+const CREATING: &str = "ContainerCreating";
+const INITIALIZING: &str = "PodInitializing";
+
 /// Derives the pod's status at `now`.
 pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     let initialized = plan::is_initialized(facts.pod, facts.containers);
@@ -66,13 +70,13 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
         Some(statuses).filter(|statuses| !statuses.is_empty())
     };
     let ephemeral: Vec<Container> = ephemeral_containers(facts.pod).collect();
-    let main_waits = if initialized { "ContainerCreating" } else { "PodInitializing" };
+    let main_waits = if initialized { CREATING } else { INITIALIZING };
     let node_address = facts.node_address.to_string();
     let mut status = PodStatus {
         phase: Some(phase.to_owned()),
-        init_container_statuses: of(init_containers(facts.pod), "PodInitializing"),
+        init_container_statuses: of(init_containers(facts.pod), INITIALIZING),
         container_statuses: of(main_containers(facts.pod), main_waits),
-        ephemeral_container_statuses: of(&ephemeral, "ContainerCreating"),
+        ephemeral_container_statuses: of(&ephemeral, CREATING),
         host_ip: Some(node_address.clone()),
         host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
@@ -150,7 +154,9 @@ fn container_status(
     };
     let waits_for = |waiting: &WaitReason| {
         let message = Some(waiting.message.clone()).filter(|message| !message.is_empty());
-        wait(waiting.reason, message)
+        // A container of a pod that is not initialized waits for that, whatever the pod itself waits for.
+        let reason = if waiting.reason == CREATING { waits } else { waiting.reason };
+        wait(reason, message)
     };
     let (state, last) = match (runs, waiting) {
         (None, Some(waiting)) => (waits_for(waiting), None),
