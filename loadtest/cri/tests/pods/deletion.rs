@@ -40,6 +40,7 @@ impl Drop for Frozen {
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _ = fs::remove_dir(&self.place);
     }
 }
 

@@ -15,8 +15,8 @@ const ENDPOINT_DEFAULT: &str = "/run/containerd/containerd.sock";
 /// As a kubelet's default.
 const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
 
-/// Where a kubelet has it, and drivers mount it.
-const PLUGINS_DIR_DEFAULT: &str = "/var/lib/kubelet";
+/// A kubelet's folder, which storage drivers know.
+const KUBELET_DIR: &str = "/var/lib/kubelet";
 
 /// A scheme that kubelets and crictl want before the path of a socket.
 const UNIX: &str = "unix://";
@@ -63,7 +63,7 @@ impl Default for Cri {
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
-            plugins_dir: PLUGINS_DIR_DEFAULT.to_owned(),
+            plugins_dir: String::new(),
             device_plugin_dir: String::new(),
         }
     }
@@ -92,7 +92,7 @@ impl Cri {
         let dir = &self.plugins_dir;
         if !dir.is_empty() && !dir.starts_with('/') {
             let what = format!(
-                "{dir:?} is no absolute path: set one, such as {PLUGINS_DIR_DEFAULT}, or \"\" for no \
+                "{dir:?} is no absolute path: set one, such as {KUBELET_DIR}, or \"\" for no \
                  storage drivers"
             );
             return Err(InvalidSetting::new("cri.plugins_dir", what));
