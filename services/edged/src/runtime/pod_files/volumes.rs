@@ -36,6 +36,9 @@ const DATA: &str = "..data";
 /// New files of a directory with this bit have the directory's group.
 const SET_GROUP: u32 = 0o2000;
 
+/// The bit of a directory in which a user removes only files of its own: a file system in memory has it.
+const STICKY: u32 = 0o1000;
+
 /// Whose processes use the volumes, and so which modes they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::runtime) enum Audience {
@@ -91,8 +94,8 @@ pub(in crate::runtime) fn write(
             VolumeContent::Empty { memory_bytes_max } => {
                 create(&path, audience.shared_dir())?;
                 if let Some(bytes_max) = memory_bytes_max.filter(|_| audience == Audience::Users) {
+                    // Its root is open to all and sticky, as under a kubelet.
                     in_memory(volume, &path, bytes_max, hidden)?;
-                    set_mode(&path, audience.shared_dir())?;
                 }
             }
             VolumeContent::Host { path: host, kind } => {
@@ -172,8 +175,10 @@ pub(in crate::runtime) fn give_group(
         if is_written_here(volumes, mount) {
             give_files(&real, group).map_err(FileError::new("give", &real))?;
         } else if real.starts_with(volumes) || real.starts_with(claims) {
+            let found = fs::metadata(&real).map_err(FileError::new("look at", &real))?;
             chown(&real, None, Some(group)).map_err(FileError::new("give", &real))?;
-            set_mode(&real, SET_GROUP | Audience::Users.shared_dir())?;
+            let sticky = found.mode() & STICKY;
+            set_mode(&real, SET_GROUP | sticky | Audience::Users.shared_dir())?;
         }
     }
     Ok(())
