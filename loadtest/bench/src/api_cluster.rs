@@ -66,7 +66,7 @@ pub(crate) struct Taken {
 }
 
 /// The answers of the API server to a load.
-pub(crate) struct Answered {
+pub(crate) struct AnswerTimes {
     /// When it answered the last request.
     pub(crate) last: Instant,
     /// From the intended moment of each change.
@@ -110,7 +110,7 @@ impl ApiCluster {
     /// When a request is refused, or a change is not shown.
     pub(crate) fn load(&self, turns: &[Turn]) -> Result<Taken, Failure> {
         let latency = Arc::new(Latency::new(SEEN_WITHIN));
-        let Answered { last: answered, latency: answer_latency } = self.send(turns, &latency)?;
+        let AnswerTimes { last: answered, latency: answer_latency } = self.send(turns, &latency)?;
         let seen = self.wait_seen()?;
         Ok(Taken { latency: latency.whole(), answer_latency, answered, seen })
     }
@@ -127,7 +127,11 @@ impl ApiCluster {
     ///
     /// # Errors
     /// When a request is refused.
-    pub(crate) fn send(&self, turns: &[Turn], latency: &Arc<Latency>) -> Result<Answered, Failure> {
+    pub(crate) fn send(
+        &self,
+        turns: &[Turn],
+        latency: &Arc<Latency>,
+    ) -> Result<AnswerTimes, Failure> {
         let began = Instant::now() + Duration::from_millis(100);
         let load = Load { began, measured_from: Duration::ZERO, latency: latency.clone() };
         let first = self.sightings.begin(turns, load);
@@ -157,7 +161,7 @@ impl ApiCluster {
             while let Some(sent) = under_way.join_next().await {
                 record(&mut answers, sent.tried("a request")??);
             }
-            Ok(Answered { last: Instant::now(), latency: Quantiles::of(&answers) })
+            Ok(AnswerTimes { last: Instant::now(), latency: Quantiles::of(&answers) })
         })
     }
 

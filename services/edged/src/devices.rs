@@ -83,7 +83,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     inventory: Inventory,
-    plugins: BTreeMap<String, Registered>,
+    plugins: BTreeMap<String, PluginSlot>,
     allocations: Allocations,
     /// The devices of pods whose allocation goes on, by resource.
     reserved: BTreeMap<PodUid, BTreeMap<String, Ids>>,
@@ -93,7 +93,7 @@ struct State {
 
 /// The plugin of a resource.
 #[derive(Debug)]
-struct Registered {
+struct PluginSlot {
     plugin: Arc<dyn DevicePlugin>,
     replaced: CancellationToken,
 }
@@ -204,7 +204,7 @@ impl Devices {
             return Err(TooManyResources);
         }
         state.inventory.register(resource, number);
-        let registered = Registered { plugin, replaced: replaced.clone() };
+        let registered = PluginSlot { plugin, replaced: replaced.clone() };
         if let Some(before) = state.plugins.insert(resource.to_owned(), registered) {
             before.replaced.cancel();
         }

@@ -83,7 +83,7 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Tells the runtime the handlers of the RuntimeClasses that the node knows, by the name of the class. By default it
+    /// Gives the runtime the handlers of the RuntimeClasses that the node knows, by the name of the class. By default it
     /// has one handler.
     fn set_runtime_classes(&self, classes: BTreeMap<String, String>) {
         let _ = classes;

@@ -15,7 +15,7 @@ const RESOURCE: &str = "e.com/gpu";
 struct Fake {
     options: PluginOptions,
     fails: AtomicBool,
-    /// It answers no call until it is told to.
+    /// It answers no call until it is notified.
     hangs: Option<tokio::sync::Notify>,
     allocated: AtomicUsize,
     prepared: AtomicUsize,

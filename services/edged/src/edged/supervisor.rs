@@ -249,7 +249,7 @@ impl Supervisor {
         if self.shutdown.is_some() || self.shared.cancel.is_cancelled() {
             return;
         }
-        self.tell_runtime_classes();
+        self.set_runtime_classes();
         let desired = self.desired.pods();
         let uids = desired.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect();
         let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.key.clone()));
@@ -294,8 +294,8 @@ impl Supervisor {
         });
     }
 
-    /// Tells the runtime the classes of the view, before a worker asks for the handler of one.
-    fn tell_runtime_classes(&mut self) {
+    /// Gives the runtime the classes of the view, before a worker asks for the handler of one.
+    fn set_runtime_classes(&mut self) {
         let objects = self.desired.objects();
         if !self.told.same(objects) {
             self.told = objects.clone();
