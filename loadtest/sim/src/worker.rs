@@ -275,7 +275,8 @@ impl<M: Meta> Worker<M> {
                         container.run = Run::Exited { succeeded: true, interrupted: false };
                     }
                 }
-                Action::Discard => running.is_discarded = true,
+                // The worker plans again at once, and asks.
+                Action::Discard => (running.is_discarded, asks_delete) = (true, true),
                 Action::AskDelete => asks_delete = true,
                 Action::CleanUp => {
                     self.frame.note(format_args!("{} cleans up {key} {uid}", self.node));
