@@ -191,9 +191,16 @@ async fn a_pod_waits_for_its_driver_by_name_and_starts_when_it_comes_and_comes_a
     let other = node.pod("b");
     node.bench.edge.apply(&other);
     node.waits("b", "not found in the list of registered CSI drivers").await;
-    node.bench.delete(&pod).await;
-    assert_eq!(driver.holds(), (1, 1));
+    node.bench.ask_for_end(&pod);
+    let tried = || async {
+        let sent = node.bench.edge.operations();
+        let says = |it: &Vec<u8>| String::from_utf8_lossy(it).contains("FailedUnmount");
+        sent.iter().any(|it| says(&it.content.to_vec())).then_some(())
+    };
+    assert!(until(tried).await.is_some(), "edged says why the pod stays");
+    assert_eq!((driver.holds(), node.bench.asks_delete("a")), ((1, 1), false));
     driver.serve().expect("it comes again");
+    node.bench.delete(&pod).await;
     node.runs("b").await;
     holds(&driver, (1, 1)).await;
     assert!(!node.target("a", "pv-1").exists());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::bench::{Bench, uid};
+use crate::bench::{Bench, uid, until};
 use crate::life::{gone, start};
 
 /// The lines of the writer, and the size of a log file: more than ten files.
@@ -31,14 +31,20 @@ async fn a_fast_writer_loses_no_line_by_rotation() {
     bench.status("writer", "its end", |status| status["phase"] == "Succeeded").await;
     let folder = format!("logs/shop_writer_{}/writer", uid("writer"));
     let folder = bench.edged_dir().join(folder);
-    let files = (1..FILES_MAX).rev().map(|number| folder.join(format!("0.log.{number}")));
-    let files: Vec<PathBuf> =
-        files.chain([folder.join("0.log")]).filter(|it| it.exists()).collect();
-    let text: String = files.iter().map(|it| fs::read_to_string(it).expect("a log")).collect();
-    let numbers: Vec<usize> = joined(&text)
-        .lines()
-        .filter_map(|line| line.strip_prefix("line ").and_then(|number| number.parse().ok()))
-        .collect();
+    let read = || {
+        let files = (1..FILES_MAX).rev().map(|number| folder.join(format!("0.log.{number}")));
+        let files: Vec<PathBuf> =
+            files.chain([folder.join("0.log")]).filter(|it| it.exists()).collect();
+        let text: String =
+            files.iter().map(|it| fs::read_to_string(it).unwrap_or_default()).collect();
+        let text = joined(&text);
+        let lines = text.lines();
+        let numbers = lines.filter_map(|line| line.strip_prefix("line ")?.parse().ok());
+        (numbers.collect::<Vec<usize>>(), files)
+    };
+    // The runtime writes the last lines when it has reported the end already.
+    until(|| async { (read().0.len() >= LINES).then_some(()) }).await;
+    let (numbers, files) = read();
     let first = numbers.iter().enumerate().find(|(right, number)| right != *number);
     assert_eq!((numbers.len(), first), (LINES, None), "{files:?}");
     assert!(files.len() >= FILES_MIN, "{files:?}");

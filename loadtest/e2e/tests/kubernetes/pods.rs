@@ -126,7 +126,7 @@ fn a_right_that_is_missing_is_named_by_status_readyz_and_doctor() {
         deployed(ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() });
     let role = "clusterrole/headwater-controller";
     // The last rule: to patch pods.
-    let last = "[{\"op\":\"remove\",\"path\":\"/rules/6\"}]";
+    let last = "[{\"op\":\"remove\",\"path\":\"/rules/8\"}]";
     kubectl(&cluster, &["patch", role, "--type=json", "-p", last]);
     create(&cluster, &node("gw-1"));
     let kubeconfig = kubeconfig.display().to_string();

@@ -34,6 +34,8 @@ fn named() -> Vec<Value> {
         object("v1", "PersistentVolume", "disk", volume),
         object("v1", "PersistentVolumeClaim", "claim", claim),
         object("storage.k8s.io/v1", "VolumeAttachment", "attached", attachment),
+        object("storage.k8s.io/v1", "CSIDriver", "csi.example.org", json!({"spec": {}})),
+        object("node.k8s.io/v1", "RuntimeClass", "second", json!({"handler": "runc2"})),
     ]
 }
 
@@ -42,14 +44,15 @@ fn naming_pod() -> Value {
     let sources = json!([{"serviceAccountToken": {"path": "token", "audience": "vault"}}]);
     let volumes = json!([
         {"name": "disk", "persistentVolumeClaim": {"claimName": "claim"}},
+        {"name": "driven", "csi": {"driver": "csi.example.org"}},
         {"name": "key", "secret": {"secretName": "key"}},
         {"name": "settings", "configMap": {"name": "settings"}},
         {"name": "token", "projected": {"sources": sources}},
     ]);
     let containers = json!([{"name": "main", "image": "example.invalid/main"}]);
     let spec = json!({
-        "nodeName": NODE, "serviceAccountName": "robot", "containers": containers,
-        "volumes": volumes,
+        "nodeName": NODE, "serviceAccountName": "robot", "runtimeClassName": "second",
+        "containers": containers, "volumes": volumes,
     });
     object("v1", "Pod", "named", json!({ "spec": spec }))
 }
