@@ -2,13 +2,12 @@
 //!
 //! `node_cases/cases.yaml` lists every case with the mark `[NodeConformance]` of these files. Some run in every
 //! check, all of them with `cargo xtask survive node-conformance --rounds 1`. Control plane, program, suite and
-//! containers share one network, as on a machine with a kubelet.
+//! containers share network, mounts and processes, as on a machine with a kubelet.
 
 use std::fs;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
@@ -37,6 +36,9 @@ const ROUND_WITHIN: Duration = Duration::from_mins(90);
 /// The variable with the number of rounds of all cases.
 const ROUNDS: &str = "HEADWATER_NODE_CONFORMANCE_ROUNDS";
 
+/// The variable with the socket of containerd, for the test that runs inside.
+const SOCKET: &str = "HEADWATER_LAB_SOCKET";
+
 /// The images of the suite, at the versions that it names.
 const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
 const BUSYBOX: [&str; 3] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"];
@@ -62,19 +64,25 @@ fn the_list_has_every_case_of_a_node() {
     assert_eq!(CaseList::parse(LIST).differences(&suite, NODE_CONFORMANCE), [""; 0]);
 }
 
+/// The program is started once more in the namespaces of containerd: the edge mounts volumes that containerd sees.
 #[test]
 fn cases_of_a_node_pass_on_an_edge_with_containers() {
     if !Containerd::is_possible() {
         return;
     }
-    let test = || {
-        let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
-        containerd.import(&images()).expect("the images of the suite");
-        containerd.machine().enter_network().expect("the network is there");
-        cases_pass(containerd.socket());
-    };
-    if let Err(panic) = thread::spawn(test).join() {
-        std::panic::resume_unwind(panic);
+    let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+    containerd.import(&images()).expect("the images of the suite");
+    let program = std::env::current_exe().expect("this program");
+    let mut command = containerd.machine().command(program.to_str().expect("a path"));
+    command.args(["--exact", "node_cases::inside", "--nocapture"]);
+    let status = command.env(SOCKET, containerd.socket()).status().expect("it starts");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn inside() {
+    if let Some(socket) = std::env::var_os(SOCKET) {
+        cases_pass(Path::new(&socket));
     }
 }
 
