@@ -64,6 +64,8 @@ async fn every_pod_comes_back_from_its_own_disk_without_a_registry() {
     pods.iter().for_each(|pod| bench.edge.apply(pod));
     for name in ["web", "working"] {
         bench.status(name, "a running pod", is_running).await;
+        // Its process may not have come so far when the runtime says that it runs.
+        bench.until_starts(name, 1).await;
     }
     bench.status("done", "its end", |status| status["phase"] == "Succeeded").await;
     bench.status("failed", "its end", |status| status["phase"] == "Failed").await;
