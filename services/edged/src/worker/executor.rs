@@ -404,10 +404,7 @@ impl Worker {
         match removed {
             Ok(()) => {
                 (self.is_final, self.is_discarded, self.take_down) = (true, true, None);
-                if let Some(cpus) = &self.shared.cpus {
-                    cpus.release(&self.record.uid).await;
-                    self.has_cpus = false;
-                }
+                self.give_back().await;
                 StepOutcome::Changed
             }
             Err(error) => self.retry_later("a pod cannot be taken down yet", &error),
