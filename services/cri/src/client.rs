@@ -6,11 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use headwater_edged::unix_channel;
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
-use tower::service_fn;
 
 use crate::proto;
 use crate::proto::containerd::events_client::EventsClient;
@@ -128,14 +126,7 @@ impl CriClient {
     /// The client of this socket. It connects with the first call, and again whenever the connection is lost. Must
     /// be called inside a Tokio runtime.
     pub fn new(socket: &Path) -> Self {
-        let path = socket.to_owned();
-        let connector = service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        // HTTP/2 wants a host, which no runtime reads.
-        let endpoint = Endpoint::from_static("http://localhost");
-        Self { socket: socket.to_owned(), channel: endpoint.connect_with_connector_lazy(connector) }
+        Self { socket: socket.to_owned(), channel: unix_channel(socket) }
     }
 
     /// The socket.

@@ -2,14 +2,12 @@
 //! caller knows afterwards.
 
 use std::error::Error as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use headwater_edged::unix_channel;
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
-use tower::service_fn;
 
 use crate::plan::Capabilities;
 use crate::proto;
@@ -100,7 +98,7 @@ impl DriverClient {
 
     /// The plugin behind a registration socket.
     pub(crate) async fn info(&self) -> Result<PluginInfo, CallError> {
-        let mut client = RegistrationClient::new(channel(&self.socket));
+        let mut client = RegistrationClient::new(unix_channel(&self.socket));
         self.call("GetInfo", ANSWER_WITHIN, client.get_info(InfoRequest {})).await
     }
 
@@ -110,9 +108,9 @@ impl DriverClient {
             plugin_registered: error.is_none(),
             error: error.unwrap_or_default(),
         };
-        let mut client = RegistrationClient::new(channel(&self.socket));
-        let told = client.notify_registration_status(status);
-        self.call("NotifyRegistrationStatus", ANSWER_WITHIN, told).await.map(drop)
+        let mut client = RegistrationClient::new(unix_channel(&self.socket));
+        let response = client.notify_registration_status(status);
+        self.call("NotifyRegistrationStatus", ANSWER_WITHIN, response).await.map(drop)
     }
 
     /// What the driver says of the node.
@@ -163,7 +161,7 @@ impl DriverClient {
     }
 
     fn node(&self) -> NodeClient<Channel> {
-        NodeClient::new(channel(&self.socket))
+        NodeClient::new(unix_channel(&self.socket))
     }
 
     async fn call<T>(
@@ -193,17 +191,6 @@ impl DriverClient {
         }
         CallError::Away { call, socket: self.socket.clone(), cause: words(&cause) }
     }
-}
-
-/// A connection that is made with the first call.
-fn channel(socket: &Path) -> Channel {
-    let path = socket.to_owned();
-    let connector = service_fn(move |_| {
-        let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
-    });
-    // HTTP/2 wants a host, which no driver reads.
-    Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
 /// The words of a driver as a status quotes them: bounded, in one line.

@@ -1,18 +1,16 @@
 //! The calls to a plugin. Each has a deadline, and what the plugin says is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_edged::container::devices::{ContainerDevices, DeviceMount, DeviceNode};
 use headwater_edged::devices::{DevicePlugin, PluginError, PluginOptions};
-use hyper_util::rt::TokioIo;
+use headwater_edged::unix_channel;
 use prost::Message as _;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
-use tower::service_fn;
 
 use crate::proto::device_plugin_client::DevicePluginClient;
 use crate::proto::{
@@ -55,7 +53,7 @@ pub(crate) struct Plugin {
 impl Plugin {
     /// Connects with the first call, and asks the plugin what it can do.
     pub(crate) async fn connect(socket: &Path) -> Result<Self, PluginError> {
-        let client = client(socket.to_owned());
+        let client = client(socket);
         let mut asked = client.clone();
         let options = call("GetDevicePluginOptions", asked.get_device_plugin_options(Empty {}));
         let options = options.await?;
@@ -195,14 +193,9 @@ fn given(response: ContainerAllocateResponse) -> Result<ContainerDevices, Plugin
     })
 }
 
-fn client(socket: PathBuf) -> DevicePluginClient<Channel> {
-    let connector = service_fn(move |_| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-    });
-    // HTTP/2 wants a host, which no plugin reads.
-    let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
-    DevicePluginClient::new(channel).max_decoding_message_size(RESPONSE_BYTES_MAX)
+fn client(socket: &Path) -> DevicePluginClient<Channel> {
+    let client = DevicePluginClient::new(unix_channel(socket));
+    client.max_decoding_message_size(RESPONSE_BYTES_MAX)
 }
 
 async fn call<T>(

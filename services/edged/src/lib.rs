@@ -18,6 +18,7 @@
 //! | [`pod`] | a pod's identity, its record, facts of its spec | |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
 //! | `backoff` | waits that double | |
+//! | `unix_channel` | gRPC over a unix socket | |
 //! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
 //! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
@@ -54,6 +55,7 @@ pub mod pod;
 pub mod pod_fields;
 pub mod preview;
 pub mod runtime;
+mod unix_channel;
 mod worker;
 
 pub use api::client::SocketPathTooLong;
@@ -71,4 +73,5 @@ pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use node::measurement::memory_bytes;
 pub use runtime::process::{running_pods, shared_rights, shim};
+pub use unix_channel::unix_channel;
 pub use worker::{ProbeTotal, plan};

@@ -9,10 +9,9 @@ use headwater_cri::proto::image_service_client::ImageServiceClient;
 use headwater_cri::proto::runtime_service_client::RuntimeServiceClient;
 use headwater_cri::proto::*;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Life};
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use headwater_edged::unix_channel;
 use tokio::time::Instant;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// The time limit of whatever a case waits for.
@@ -60,15 +59,8 @@ pub(crate) struct Case {
 }
 
 impl Bench {
-    pub(crate) async fn new(socket: &Path, data: &Path, cgroup: String) -> Self {
-        let socket = socket.to_owned();
-        let connector = tower::service_fn(move |_: Uri| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-        });
-        let endpoint = Endpoint::from_static("http://localhost");
-        let channel = endpoint.connect_with_connector(connector).await.expect("a connection");
-        Self { channel, data: data.to_owned(), cgroup }
+    pub(crate) fn new(socket: &Path, data: &Path, cgroup: String) -> Self {
+        Self { channel: unix_channel(socket), data: data.to_owned(), cgroup }
     }
 
     pub(crate) fn case(&self, name: &str) -> Case {

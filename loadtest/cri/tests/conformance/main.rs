@@ -76,7 +76,7 @@ async fn the_twin_conforms() {
     twin.set_pull(&registries.good, PullOutcome::Pulled);
     twin.set_pull(&registries.away, PullOutcome::Away);
     twin.set_pull(&registries.closed, PullOutcome::Refused);
-    conforms(&Bench::new(twin.socket(), scratch.path(), "/twin".to_owned()).await).await;
+    conforms(&Bench::new(twin.socket(), scratch.path(), "/twin".to_owned())).await;
 }
 
 #[tokio::test]
@@ -95,5 +95,5 @@ async fn containerd_conforms() {
     let pushed = containerd.push(&closed, &image, "team/web:1").expect("it is sent");
     assert_eq!(pushed, registries.closed);
     let bench = Bench::new(containerd.socket(), containerd.data(), containerd.cgroup_parent());
-    conforms(&bench.await).await;
+    conforms(&bench).await;
 }

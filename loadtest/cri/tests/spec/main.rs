@@ -2,7 +2,7 @@
 //! file system by a program in the container.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headwater_cri::proto::image_service_client::ImageServiceClient;
 use headwater_cri::proto::runtime_service_client::RuntimeServiceClient;
@@ -20,11 +20,9 @@ use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::container::{LaunchSpec, Mount};
 use headwater_edged::pod::{PodRecord, PodUid};
-use hyper_util::rt::TokioIo;
+use headwater_edged::unix_channel;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint, Uri};
 
 /// The time that a command in a container may take, in seconds: two busy cores are slow.
 const COMMAND_SECONDS: i64 = 30;
@@ -159,16 +157,6 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-async fn channel(socket: &Path) -> Channel {
-    let socket = socket.to_owned();
-    let connect = tower::service_fn(move |_: Uri| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-    });
-    let endpoint = Endpoint::from_static("http://localhost");
-    endpoint.connect_with_connector(connect).await.expect("containerd listens")
-}
-
 fn launch(pod: &Pod) -> LaunchSpec {
     let container = &pod.spec.as_ref().expect("a spec").containers[0];
     let variables = container.env.iter().flatten();
@@ -201,7 +189,7 @@ async fn every_field_is_held_by_a_real_containerd() {
         return;
     }
     let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
-    let channel = channel(containerd.socket()).await;
+    let channel = unix_channel(containerd.socket());
     let mut runtime = RuntimeServiceClient::new(channel.clone());
     let mut images = ImageServiceClient::new(channel);
     let image = ImageSpec { image: BUSYBOX_IMAGE.to_owned(), ..ImageSpec::default() };

@@ -14,13 +14,13 @@ use headwater_devices::proto::{
     PreStartContainerRequest, PreStartContainerResponse, PreferredAllocationRequest,
     PreferredAllocationResponse, RegisterRequest,
 };
-use hyper_util::rt::TokioIo;
-use tokio::net::{UnixListener, UnixStream};
+use headwater_edged::unix_channel;
+use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{UnixListenerStream, WatchStream};
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::transport::{Endpoint, Server};
+use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 /// What a plugin does.
@@ -107,13 +107,7 @@ pub(crate) async fn register(
     resource: &str,
     endpoint: &str,
 ) -> Result<(), Status> {
-    let socket = dir.join(SOCKET);
-    let connector = tower::service_fn(move |_| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-    });
-    let endpoint_of = Endpoint::from_static("http://localhost");
-    let channel = endpoint_of.connect_with_connector(connector).await.expect("the node serves");
+    let channel = unix_channel(&dir.join(SOCKET));
     let request = RegisterRequest {
         version: version.to_owned(),
         endpoint: endpoint.to_owned(),

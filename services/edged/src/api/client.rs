@@ -9,17 +9,16 @@ use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Failure, Operation, WatchEvent, WatchRequest, failure::Code};
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
 use crate::config::Settings;
 use crate::container::token::Token;
+use crate::unix_channel::unix_channel;
 
 /// The name of the pod worker as a source and subscriber.
 pub(crate) const SOURCE: &str = "edged";
@@ -101,15 +100,7 @@ impl EdgeClient {
         if bytes > SOCKET_PATH_BYTES_MAX {
             return Err(SocketPathTooLong { path: socket.to_owned(), bytes });
         }
-        let socket = socket.to_owned();
-        let connector = tower::service_fn(move |_| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-        });
-        // The address is never resolved: the connector opens the socket.
-        let channel =
-            Endpoint::from_static("http://edge.local").connect_with_connector_lazy(connector);
-        let client = MetaClient::new(channel)
+        let client = MetaClient::new(unix_channel(socket))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         Ok(Self { client, timeout: settings.request_timeout })
