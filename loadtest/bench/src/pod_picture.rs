@@ -1,15 +1,14 @@
 //! The cloud's picture of pods, watched: what it showed of each, and when.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater_loadtest::failure::{Attempt, Failure};
-use headwater_loadtest::socket;
+use headwater_loadtest::failure::Failure;
+use headwater_loadtest::picture::follow;
+use headwater_proto::operator::GetEvent;
 use headwater_proto::operator::get_event::Kind;
-use headwater_proto::operator::operator_client::OperatorClient;
-use headwater_proto::operator::{GetEvent, GetRequest};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -67,7 +66,7 @@ impl PodPicture {
         let watching = runtime.spawn(async move {
             loop {
                 // The controller may not listen yet.
-                let _ = follow(&operator, |event| see(&mut lock(&seen), event)).await;
+                let _ = follow(&operator, "", |event| see(&mut lock(&seen), event)).await;
                 tokio::time::sleep(AGAIN).await;
             }
         });
@@ -99,17 +98,6 @@ impl Drop for PodPicture {
     fn drop(&mut self) {
         self.watching.abort();
     }
-}
-
-async fn follow(operator: &Path, mut see: impl FnMut(&GetEvent)) -> Result<(), Failure> {
-    let channel = socket::connect(operator).await.tried("the operator socket")?;
-    let request = GetRequest { r#type: "pod".to_owned(), ..GetRequest::default() };
-    let events = OperatorClient::new(channel).watch(request).await;
-    let mut events = events.tried("a watch")?.into_inner();
-    while let Some(event) = events.message().await.tried("a watch")? {
-        see(&event);
-    }
-    Ok(())
 }
 
 fn see(views: &mut HashMap<String, PodView>, event: &GetEvent) {

@@ -45,7 +45,7 @@ pub mod machine;
 pub mod metrics;
 pub mod object;
 pub mod pacer;
-mod picture;
+pub mod picture;
 pub mod processes;
 pub mod record;
 pub mod report;

@@ -58,6 +58,9 @@ pub(crate) async fn watch(
     loop {
         let see = |event: &GetEvent| {
             let at = Instant::now();
+            if event.kind() != Kind::Apply {
+                return;
+            }
             let Some((pod, number)) = echoed(event) else { return };
             if last.get(&pod).is_some_and(|last| *last >= number) {
                 return;
@@ -69,25 +72,31 @@ pub(crate) async fn watch(
             }
         };
         // It ends when the part is started again.
-        let _ = follow(&socket, see).await;
+        let _ = follow(&socket, NAMESPACE, see).await;
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-async fn follow(socket: &Path, mut see: impl FnMut(&GetEvent)) -> Result<(), Status> {
+/// Shows `see` each event of the pods of a namespace, or of all of them if it is empty, until the watch ends.
+///
+/// # Errors
+/// The operator socket does not answer, or the watch breaks.
+pub async fn follow(
+    socket: &Path,
+    namespace: &str,
+    mut see: impl FnMut(&GetEvent),
+) -> Result<(), Status> {
     let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
     let channel = socket::connect(socket).await.map_err(unavailable)?;
     let mut client = OperatorClient::new(channel).max_decoding_message_size(EVENT_BYTES_MAX);
     let request = GetRequest {
         r#type: "pod".to_owned(),
-        namespace: NAMESPACE.to_owned(),
+        namespace: namespace.to_owned(),
         ..GetRequest::default()
     };
     let mut events = client.watch(request).await?.into_inner();
     while let Some(event) = events.message().await? {
-        if event.kind() == Kind::Apply {
-            see(&event);
-        }
+        see(&event);
     }
     Ok(())
 }
