@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use headwater_cri::client::CriClient;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_e2e::fleet::Fleet;
+use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::kernel::{memory_bytes, processor_time};
 use nix::sys::signal::{Signal, kill};
@@ -24,9 +25,6 @@ use crate::waiting::wait;
 const CONTROLLER: &str = "controller";
 const HUB: &str = "hub";
 const NODE: &str = "gw-1";
-
-/// The disk of the machine that measures may be nearly full, which is not what is measured.
-const SETTINGS: &str = "[pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n";
 
 /// The socket of the operator API in a data directory.
 const OPERATOR_SOCKET: &str = "headwater.sock";
@@ -54,7 +52,7 @@ impl Gateway {
         fleet.add_hub(HUB);
         let (hub, endpoint) = (fleet.hub_address(HUB).to_string(), containerd.endpoint());
         let settings = fleet.folder().join("edge.toml");
-        std::fs::write(&settings, SETTINGS).tried("the settings of the edge")?;
+        std::fs::write(&settings, NO_DISK_PRESSURE).tried("the settings of the edge")?;
         let settings = settings.display().to_string();
         let args = ["edge", "--config", &settings, "--node", NODE, "--hub", &hub];
         let args = args.into_iter().chain(["--insecure-loopback"]);

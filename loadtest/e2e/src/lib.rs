@@ -10,6 +10,7 @@ pub mod invariants;
 pub mod local_api;
 pub mod memory;
 pub mod part;
+pub mod pressure;
 pub mod proxy;
 pub mod restless;
 pub mod running;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
 use headwater_cri_lab::{Containerd, ContainerdSettings, Image};
+use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::json;
 
@@ -166,7 +167,7 @@ fn settings_of(certificates: &Path) -> String {
     format!(
         "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
          [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\nevents = \"all\"\n\
-         [pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n",
+         {NO_DISK_PRESSURE}",
         file("ca.crt"),
         file("server.crt"),
         file("server.key"),

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_cri_lab::{Containerd, ContainerdSettings};
+use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::WAIT;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,9 +20,6 @@ use crate::{NODE, edge};
 pub(super) const VICTIM: &str = "victim";
 
 const POLL: Duration = Duration::from_millis(50);
-
-/// A machine that runs tests may have a disk that is nearly full, which is not what is tested.
-const SETTINGS: &str = "[pressure]\ndisk_available_percent = 0\nimages_available_percent = 0\n";
 
 /// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +54,7 @@ impl Gateway {
         let endpoint = containerd.endpoint();
         let notes = tempfile::tempdir().expect("a folder");
         let settings = notes.path().join("edged.toml");
-        fs::write(&settings, SETTINGS).expect("written");
+        fs::write(&settings, NO_DISK_PRESSURE).expect("written");
         let settings = settings.display().to_string();
         let args = ["edged", "--config", &settings, "--edge", socket, "--node", NODE];
         let runtime = ["--runtime", "cri", "--cri-endpoint", &endpoint];
