@@ -356,7 +356,7 @@ impl Publisher {
         log: &mut WritableLog,
         heartbeats: &mut HeartbeatTask,
     ) -> Result<(), PublishError> {
-        self.take_over(log).await?;
+        self.take_over(log, heartbeats).await?;
         self.begin_comparison(log)?;
         self.publish_changes(log, heartbeats).await
     }

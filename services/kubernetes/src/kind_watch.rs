@@ -27,6 +27,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// takes. A connection to a frozen server is noticed then.
 const SILENCE_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 4);
 
+/// The same of a watch that catches up: the takeover waits for it.
+const CATCH_UP_SILENCE_MAX: Duration = Duration::from_secs(CATCH_UP_SECONDS as u64 + 4);
+
 /// The pauses after failures, doubled from the first to the last. The last one is short, because
 /// after it everything is to be right within 5 s.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -205,7 +208,10 @@ impl KindWatch {
             None => None,
         };
         self.check_caught_up(version, present).await?;
-        let seconds = if self.behind.is_some() { CATCH_UP_SECONDS } else { WATCH_SECONDS };
+        let (seconds, silence_max) = match self.behind {
+            Some(_) => (CATCH_UP_SECONDS, CATCH_UP_SILENCE_MAX),
+            None => (WATCH_SECONDS, SILENCE_MAX),
+        };
         let request = request::watch(self.kind, &self.selection, version, seconds)
             .map_err(RequestError::from)?;
         let opening = self.connection.client.request_events::<RawObject>(request);
@@ -215,8 +221,8 @@ impl KindWatch {
         let mut events = std::pin::pin!(events);
         self.say(KindNews::Open).await?;
         loop {
-            let next = timeout(SILENCE_MAX, events.try_next()).await;
-            let next = next.map_err(|_| RequestError::Silent(SILENCE_MAX))?;
+            let next = timeout(silence_max, events.try_next()).await;
+            let next = next.map_err(|_| RequestError::Silent(silence_max))?;
             let event = match next.map_err(RequestError::from)? {
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     Event::Changed(object)

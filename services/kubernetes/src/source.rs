@@ -389,7 +389,11 @@ impl Running {
                     let refused = if is_refused { FirstList::Refused } else { FirstList::Running };
                     *first = refused;
                 }
-                Ok(())
+                if !is_refused {
+                    return Ok(());
+                }
+                // A kind that may not be read any more holds up no takeover.
+                self.end_catch_up(kind, self.orders.takeover).await
             }
             KindNews::CaughtUp { epoch } => self.end_catch_up(kind, epoch).await,
             KindNews::OtherCluster { found } => {
@@ -413,7 +417,7 @@ impl Running {
         let behind = followed.map(|(kind, _)| *kind).collect();
         self.catch_up = Some(CatchUp { epoch, behind });
         self.order(KindOrders { takeover: epoch, ..self.orders });
-        Ok(())
+        self.answer_takeover().await
     }
 
     fn order(&mut self, orders: KindOrders) {
@@ -423,15 +427,19 @@ impl Running {
         }
     }
 
-    /// Notes that a kind has caught up, and answers the takeover after the last one.
+    /// Notes that a kind has caught up in the takeover of `epoch`.
     async fn end_catch_up(&mut self, kind: Kind, epoch: u64) -> Result<(), SourceError> {
         let Some(catch_up) = &mut self.catch_up else { return Ok(()) };
-        if catch_up.epoch != epoch {
-            return Ok(());
+        if catch_up.epoch == epoch {
+            catch_up.behind.remove(&kind);
         }
-        catch_up.behind.remove(&kind);
-        if catch_up.behind.is_empty() {
-            self.catch_up = None;
+        self.answer_takeover().await
+    }
+
+    /// Answers the takeover once no kind is behind.
+    async fn answer_takeover(&mut self) -> Result<(), SourceError> {
+        if let Some(caught_up) = self.catch_up.take_if(|catch_up| catch_up.behind.is_empty()) {
+            let epoch = caught_up.epoch;
             self.context.events.send(SourceEvent::TakenOver { epoch }).await?;
         }
         Ok(())

@@ -3,30 +3,42 @@
 //! A standby's sources do not see how the writer's rollouts go on. Without their new decision the
 //! comparison would publish pods again that the writer has replaced. A standby's watch of a Kubernetes API
 //! may be behind that of the writer. The comparison would then take back what the writer has published:
-//! a deleted pod would come back under its UID, and a new one would go.
+//! a deleted pod would come back under its UID, and a new one would go. So there is no time after which the
+//! comparison begins without an answer: a writer whose sources stay lost yields the log to a standby.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use super::backup::PublishedFold;
+use super::heartbeat::HeartbeatTask;
 use super::writable_log::WritableLog;
 use super::{PublishError, Publisher};
 use crate::source::{SourceEvent, Takeover, WriterRole};
 
-/// How long sources may take to answer: describing the largest folder takes seconds, and a watch catches up
-/// in two. Afterwards the controller publishes what they sent before.
-const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long answers usually take at most: describing the largest folder takes seconds, and a watch catches up
+/// in two. An answer that takes longer is a trouble that the status names.
+const ANSWER_USUAL: Duration = Duration::from_secs(20);
+
+/// The trouble of a writer whose sources take longer.
+const LATE: &str = "the sources have not caught up with what another controller published; nothing is \
+                    published until they have";
 
 impl Publisher {
     /// Makes the role of the writer known to the sources, and waits for the answers of those that answer a
     /// takeover, if another controller wrote the log.
-    pub(super) async fn take_over(&mut self, log: &mut WritableLog) -> Result<(), PublishError> {
+    ///
+    /// # Errors
+    /// The log is lost meanwhile; nothing was compared.
+    pub(super) async fn take_over(
+        &mut self,
+        log: &mut WritableLog,
+        heartbeats: &mut HeartbeatTask,
+    ) -> Result<(), PublishError> {
         let epoch = log.epoch().0;
-        let is_due =
-            self.answering_sources > 0 && self.intake.follows_another() && self.sources.is_well();
-        if !is_due {
+        if self.answering_sources == 0 || !self.intake.follows_another() {
             self.role.send_replace(WriterRole::Writer { takeover: None });
             return Ok(());
         }
@@ -34,13 +46,16 @@ impl Publisher {
         let published = Arc::new(PublishedFold(self.engine.clone()));
         let takeover = Some(Takeover { epoch, published, is_live: self.heard_another });
         self.role.send_replace(WriterRole::Writer { takeover });
-        let deadline = Instant::now() + ANSWER_MAX;
+        let mut usual = pin!(sleep(ANSWER_USUAL));
+        let mut is_late = false;
         let mut waiting = self.answering_sources;
         let mut events = Vec::new();
         while waiting > 0 {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
+                error = heartbeats.failed() => return Err(error),
+                result = log.advance() => result?,
                 received = self.source.recv_many(&mut events, self.group_events) => {
                     if received == 0 {
                         return Ok(());
@@ -52,11 +67,16 @@ impl Publisher {
                     // Everything is compared afterwards.
                     let _ = self.intake.apply(events.drain(..));
                 }
-                () = sleep_until(deadline) => {
-                    tracing::warn!(waiting, "sources did not answer the takeover in time");
-                    return Ok(());
+                () = &mut usual, if !is_late => {
+                    is_late = true;
+                    tracing::warn!(waiting, "{LATE}");
+                    self.progress.send_modify(|progress| progress.trouble = Some(LATE.to_owned()));
                 }
             }
+        }
+        if is_late {
+            tracing::info!("the sources have caught up");
+            log.show_away();
         }
         Ok(())
     }

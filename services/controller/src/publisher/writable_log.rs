@@ -507,8 +507,8 @@ impl WritableLog {
         }
     }
 
-    /// Shows which partitions are away.
-    fn show_away(&self) {
+    /// Shows which partitions are away, and no other trouble.
+    pub(super) fn show_away(&self) {
         let lagging = self.lags.lagging().map(|partition| format!("partition {partition} lags"));
         let suspended = self.writer.suspended().iter();
         let suspended = suspended
