@@ -163,13 +163,17 @@ impl Bench {
         crate::fake_edge::asked_delete(&self.edge.operations(), name).is_some()
     }
 
-    /// The reasons of the pod's Events so far.
+    /// The pod's Events so far, each as `reason: message`.
     pub(crate) fn pod_events(&self, name: &str) -> Vec<String> {
         let about = format!("shop/event/{name}.");
         let operations = self.edge.operations().into_iter();
         let events = operations.filter(|it| it.resource.starts_with(&about));
         let events = events.map(|it| serde_json::from_slice::<Value>(&it.content).expect("JSON"));
-        events.filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect()
+        let text =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let line =
+            |event: Value| format!("{}: {}", text(&event, "reason"), text(&event, "message"));
+        events.map(line).collect()
     }
 }
 

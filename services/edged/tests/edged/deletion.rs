@@ -72,9 +72,11 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
         let script = format!("echo {what} >> {}", order.display());
         json!({"exec": {"command": ["sh", "-c", script]}})
     };
+    let listens = bench.path("listens");
     let script = format!(
-        "trap 'echo term >> {}; exit 0' TERM; while :; do sleep 0.02; done",
-        order.display()
+        "trap 'echo term >> {}; exit 0' TERM; echo > {}; while :; do sleep 0.02; done",
+        order.display(),
+        listens.display()
     );
     let mut pod = script_pod("web", "u1", &script);
     pod["spec"]["containers"][0]["lifecycle"] =
@@ -82,6 +84,7 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;
+    content(&listens).await;
     bench.edge.apply(&deleting(&pod, 60));
     bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
     assert_eq!(content(&order).await, "start\nstop\nterm\n");
@@ -94,8 +97,9 @@ async fn sidecars_end_after_the_main_containers_in_the_reverse_order_of_their_st
     let order = bench.path("order");
     let container = |name: &str| {
         let script = format!(
-            "trap 'echo {name} >> {}; exit 0' TERM; while :; do sleep 0.02; done",
-            order.display()
+            "trap 'echo {name} >> {}; exit 0' TERM; echo > {}; while :; do sleep 0.02; done",
+            order.display(),
+            bench.path(name).display()
         );
         json!({"name": name, "command": ["sh", "-c", script]})
     };
@@ -110,6 +114,10 @@ async fn sidecars_end_after_the_main_containers_in_the_reverse_order_of_their_st
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;
+    // A container without probes is ready before its shell has set the trap.
+    for name in ["first", "second", "main"] {
+        content(&bench.path(name)).await;
+    }
     bench.edge.apply(&deleting(&pod, 60));
     bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
     assert_eq!(content(&order).await, "main\nsecond\nfirst\n");
