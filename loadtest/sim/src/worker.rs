@@ -15,7 +15,7 @@ use headwater_edged::plan::{
     plan,
 };
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
-use headwater_edged::worker_set::{self, WorkerChange};
+use headwater_edged::worker_set::{self, Completeness, WorkedPod, WorkerChange};
 use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
 use headwater_object::{Object, ObjectType};
 use headwater_proto::local::meta_server::Meta;
@@ -193,11 +193,13 @@ impl<M: Meta> Worker<M> {
         let (workers, found) = {
             let machine = lock(&self.machine);
             let wanted = machine.pods.iter().filter(|(_, running)| running.is_wanted);
-            let workers = wanted.map(|(uid, r)| (uid.clone(), r.record.key.clone())).collect();
+            let worked = |r: &Running| WorkedPod { key: r.record.key.clone(), is_static: false };
+            let workers = wanted.map(|(uid, r)| (uid.clone(), worked(r))).collect();
             let found: Vec<_> = machine.pods.values().map(|r| r.record.clone()).collect();
             (workers, found)
         };
-        for step in worker_set::changes(&desired, &workers, &found, view.is_complete) {
+        let complete = Completeness { view: view.is_complete, files: true };
+        for step in worker_set::changes(&desired, &workers, &found, complete) {
             let mut machine = lock(&self.machine);
             match step {
                 WorkerChange::Add(key) => {

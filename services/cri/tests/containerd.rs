@@ -54,6 +54,7 @@ fn record() -> PodRecord {
         key: "shop/pod/web".parse().expect("a key"),
         grace_seconds: 30,
         seen_at: jiff::Timestamp::UNIX_EPOCH,
+        is_static: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct EdgedConfig {
     pub node_address: IpAddr,
     /// The port of the kubelet's server, which the Node object states.
     pub kubelet_port: Option<u16>,
+    /// The folder with the node's static pods, one in each file; `None`: it has none.
+    pub static_pods: Option<PathBuf>,
     /// Serves the registration of device plugins; `None`: the node has none.
     pub devices: Option<Arc<dyn DeviceServer>>,
     /// Bounds and periods.
@@ -49,6 +51,7 @@ impl EdgedConfig {
             runtime,
             node_address,
             kubelet_port: None,
+            static_pods: None,
             devices: None,
             settings,
             metrics,
@@ -140,6 +143,8 @@ pub struct Settings {
     pub token_check: Duration,
     /// First wait after a token was not had. Waits double up to `token_check`.
     pub token_retry: Duration,
+    /// How often the folder of static pods is looked at.
+    pub static_pod_check: Duration,
     /// The number of pods that the node has room for. More of them fail.
     pub pods_max: u32,
     /// A log file is rotated at this size.
@@ -310,6 +315,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const TOKEN_CHECK: Duration = Duration::from_mins(1);
 /// An edge that has just started reaches its hub within seconds.
 const TOKEN_RETRY: Duration = Duration::from_secs(1);
+/// A kubelet learns of a change from the kernel. A look lists one folder, and a change counts at the second one.
+const STATIC_POD_CHECK: Duration = Duration::from_secs(2);
 /// As a kubelet's maxPods.
 const PODS_MAX: u32 = 110;
 /// A hollow pod is a value in memory, and a load test brings thousands to one node.
@@ -426,6 +433,7 @@ impl Default for Settings {
             request_timeout: REQUEST_TIMEOUT,
             token_check: TOKEN_CHECK,
             token_retry: TOKEN_RETRY,
+            static_pod_check: STATIC_POD_CHECK,
             pods_max: PODS_MAX,
             log_bytes_max: LOG_BYTES_MAX,
             log_check: LOG_CHECK,

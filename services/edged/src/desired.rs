@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::container::claim::{Claim, ClaimName, ClaimView};
 use crate::pod::{self, InvalidPodUid, PodUid};
 use crate::pod_fields::{Column, PodFindings, inspect};
+use crate::static_pods::StaticPods;
 
 pub(crate) mod change_traces;
 pub(crate) mod compressed_object;
@@ -42,6 +43,8 @@ pub(crate) struct DesiredPod {
     pub(crate) findings: Arc<PodFindings>,
     /// The claims that its volumes name.
     claims: Box<[String]>,
+    /// Whether it comes from a file of the node.
+    pub(crate) is_static: bool,
 }
 
 /// The desired state of one node.
@@ -51,9 +54,22 @@ pub(crate) struct DesiredState {
     /// The fields that the node's runtime honours.
     column: Column,
     pods: BTreeMap<ResourceKey, DesiredPod>,
+    /// Pods of the view whose names static pods have. One comes back when the file has gone.
+    hidden: BTreeMap<ResourceKey, DesiredPod>,
     objects: Objects,
     listed: Option<BTreeSet<ResourceKey>>,
     complete: bool,
+    /// Whether a static pod that is absent has no file any more.
+    has_all_files: bool,
+}
+
+/// What the absence of a pod from the desired pods means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completeness {
+    /// The view of the cloud is complete: an absent pod of it ends.
+    pub view: bool,
+    /// The files of the node are complete: an absent static pod ends.
+    pub files: bool,
 }
 
 /// The result of an event.
@@ -105,13 +121,15 @@ impl DesiredState {
             node,
             column,
             pods: BTreeMap::new(),
+            hidden: BTreeMap::new(),
             objects: Objects::default(),
             listed: None,
             complete: false,
+            has_all_files: false,
         }
     }
 
-    /// The pods of this node.
+    /// The pods of this node, the static ones among them.
     pub(crate) fn pods(&self) -> &BTreeMap<ResourceKey, DesiredPod> {
         &self.pods
     }
@@ -121,9 +139,41 @@ impl DesiredState {
         &self.objects
     }
 
-    /// Whether a pod that is absent from this state must end: the last listing was complete.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+    /// Whether a pod that is absent from this state must end: the last listing of its origin was complete.
+    pub(crate) fn completeness(&self) -> Completeness {
+        Completeness { view: self.complete, files: self.has_all_files }
+    }
+
+    /// Replaces the static pods. A static pod keeps its name from a pod of the view.
+    pub(crate) fn set_static(&mut self, found: &StaticPods) {
+        self.has_all_files = found.is_complete;
+        let gone =
+            self.pods.extract_if(.., |key, pod| pod.is_static && !found.pods.contains_key(key));
+        let gone: Vec<ResourceKey> = gone.map(|(key, _)| key).collect();
+        for key in gone {
+            if let Some(hidden) = self.hidden.remove(&key) {
+                self.pods.insert(key, hidden);
+            }
+        }
+        for (key, file) in &found.pods {
+            let before = self.pods.get(key);
+            if before.is_some_and(|before| before.is_static && before.uid == file.uid) {
+                continue;
+            }
+            let pod = match desired_pod(key, file.uid.clone(), &file.object, self.column) {
+                Ok(pod) => DesiredPod { is_static: true, ..pod },
+                Err(error) => {
+                    tracing::warn!(pod = %key, %error, "a static pod cannot be encoded");
+                    continue;
+                }
+            };
+            if let Some(before) = self.pods.insert(key.clone(), pod)
+                && !before.is_static
+            {
+                tracing::warn!(pod = %key, "a static pod has the name of a pod of the cloud, which waits");
+                self.hidden.insert(key.clone(), before);
+            }
+        }
     }
 
     /// The claims of the view, and those that its pods name.
@@ -168,7 +218,8 @@ impl DesiredState {
             Kind::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
                 if event.complete {
-                    self.pods.retain(|key, _| listed.contains(key));
+                    self.pods.retain(|key, pod| pod.is_static || listed.contains(key));
+                    self.hidden.retain(|key, _| listed.contains(key));
                     self.objects.retain(|key| listed.contains(key));
                 }
                 self.complete = event.complete;
@@ -193,26 +244,20 @@ impl DesiredState {
         }
         // A field of a later API is in the JSON only.
         let json: Value = serde_json::from_slice(&object.object).map_err(malformed)?;
-        let mut pod = Pod::deserialize(&json).map_err(malformed)?;
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let node = json["spec"]["nodeName"].as_str();
         if node.is_some_and(|node| node != self.node.as_str()) {
-            self.pods.remove(&key);
+            self.remove_pod(&key);
             return Ok(());
         }
-        let uid = pod.metadata.uid.clone().unwrap_or(object.uid);
+        let uid = json["metadata"]["uid"].as_str().map_or(object.uid, str::to_owned);
         let uid = PodUid::try_from(uid)
             .map_err(|source| DesiredError::Uid { key: key.clone(), source })?;
-        // The key decides the pod's name; the downward API and logs read it from the object.
-        pod.metadata.namespace = key.namespace().map(str::to_owned);
-        pod.metadata.name = Some(key.name().to_owned());
-        pod.metadata.uid = Some(uid.as_str().to_owned());
-        // Nothing here reads them, and they may be larger than the spec.
-        pod.metadata.managed_fields = None;
-        pod.status = pod::gate_conditions(&pod);
-        let claims = pod::claims(&pod).map(str::to_owned).collect();
-        let pod = CompressedObject::encode(&pod).map_err(malformed)?;
-        let findings = Arc::new(inspect(self.column, &json));
-        self.pods.insert(key, DesiredPod { uid, pod, findings, claims });
+        let pod = desired_pod(&key, uid, &json, self.column).map_err(malformed)?;
+        if self.pods.get(&key).is_some_and(|before| before.is_static) {
+            self.hidden.insert(key, pod);
+        } else {
+            self.pods.insert(key, pod);
+        }
         Ok(())
     }
 
@@ -220,9 +265,37 @@ impl DesiredState {
         if let Some(listed) = &mut self.listed {
             listed.remove(key);
         }
-        self.pods.remove(key);
+        self.remove_pod(key);
         self.objects.remove(key);
     }
+
+    /// Removes a pod of the view.
+    fn remove_pod(&mut self, key: &ResourceKey) {
+        self.hidden.remove(key);
+        if self.pods.get(key).is_some_and(|pod| !pod.is_static) {
+            self.pods.remove(key);
+        }
+    }
+}
+
+fn desired_pod(
+    key: &ResourceKey,
+    uid: PodUid,
+    json: &Value,
+    column: Column,
+) -> Result<DesiredPod, serde_json::Error> {
+    let mut pod = Pod::deserialize(json)?;
+    // The key decides the pod's name; the downward API and logs read it from the object.
+    pod.metadata.namespace = key.namespace().map(str::to_owned);
+    pod.metadata.name = Some(key.name().to_owned());
+    pod.metadata.uid = Some(uid.as_str().to_owned());
+    // Nothing here reads them, and they may be larger than the spec.
+    pod.metadata.managed_fields = None;
+    pod.status = pod::gate_conditions(&pod);
+    let claims = pod::claims(&pod).map(str::to_owned).collect();
+    let pod = CompressedObject::encode(&pod)?;
+    let findings = Arc::new(inspect(column, json));
+    Ok(DesiredPod { uid, pod, findings, claims, is_static: false })
 }
 
 #[cfg(test)]

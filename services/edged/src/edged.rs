@@ -2,7 +2,7 @@
 //!
 //! [`Edged::spawn`] opens the runtime and the files of pods, and starts seven tasks: the watch of the
 //! edge's view, the reporter of the node, the reporter of pods, the keeper of claims, the collector of images and ended
-//! containers, the evictor, and the supervisor. The supervisor
+//! containers, the evictor, and the supervisor; and one for static pods, if the node has a folder of them. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
 use std::io;
@@ -33,6 +33,7 @@ use crate::node::pressure::PressureTracker;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
+use crate::static_pods::{self, StaticPods};
 use crate::worker::ProbeTotals;
 use crate::worker::WorkerDependencies;
 
@@ -144,7 +145,15 @@ impl Edged {
         noticed: mpsc::Receiver<PodUid>,
     ) -> Result<Handle, EdgedError> {
         let EdgedConfig {
-            node, node_address, kubelet_port, devices, settings, metrics, dir, ..
+            node,
+            node_address,
+            kubelet_port,
+            devices,
+            settings,
+            metrics,
+            dir,
+            static_pods,
+            ..
         } = config;
         let store = if runtime.features().persistent {
             PodStore::open(&dir)?
@@ -240,10 +249,20 @@ impl Edged {
             claims.subscribe(),
             cancel.clone(),
         ));
+        let (found, static_files) = watch::channel(StaticPods::default());
+        match static_pods {
+            Some(path) => {
+                let period = dependencies.settings.static_pod_check;
+                let node = dependencies.node.clone();
+                tokio::spawn(static_pods::follow(path, node, period, found, cancel.clone()));
+            }
+            None => drop(found.send(StaticPods::none())),
+        }
         let supervisor =
             Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
         let (stop_pods, stopped) = oneshot::channel();
-        let task = tokio::spawn(supervisor.run(watched, noticed, queried, evicted, stopped));
+        let task =
+            tokio::spawn(supervisor.run(watched, noticed, queried, evicted, static_files, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
 }

@@ -60,6 +60,17 @@ pub(crate) enum Subject {
     Node(NodeName),
 }
 
+impl Occurrence {
+    /// The same for a reader who does not know the pod: it happened on the node, and the message names the pod.
+    pub(crate) fn on_node(self, node: NodeName) -> Self {
+        let message = match &self.about {
+            Subject::Pod { key, .. } => format!("{key}: {}", self.message),
+            Subject::Node(_) => return self,
+        };
+        Self { about: Subject::Node(node), message, ..self }
+    }
+}
+
 impl EventLevel {
     pub(crate) fn has(self, severity: Severity) -> bool {
         match self {

@@ -23,7 +23,8 @@
 //! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
 //! | [`log_file`] | opens log files, and finds their last rows | |
-//! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields` |
+//! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields`, `static_pods` |
+//! | `static_pods` | the pods of the node's own files | `pod` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
 //! | `api` | the client of the edge's local API, reports of pods, Events | `pod`, `desired`, `event`, `config`, `metrics`, `backoff` |
@@ -55,6 +56,7 @@ pub mod pod;
 pub mod pod_fields;
 pub mod preview;
 pub mod runtime;
+mod static_pods;
 mod unix_channel;
 mod worker;
 

@@ -64,13 +64,17 @@ pub struct PodRecord {
     pub grace_seconds: u64,
     /// When this node first saw the pod.
     pub seen_at: Timestamp,
+    /// Whether it comes from a file of the node. The cloud does not know it, and receives nothing of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_static: bool,
 }
 
 impl PodRecord {
     /// The record of a pod that is first seen at `seen_at`.
     pub fn of(key: &ResourceKey, uid: &PodUid, pod: &Pod, seen_at: Timestamp) -> Self {
         let grace_seconds = grace(pod).as_secs();
-        Self { uid: uid.clone(), key: key.clone(), grace_seconds, seen_at }
+        let (uid, key) = (uid.clone(), key.clone());
+        Self { uid, key, grace_seconds, seen_at, is_static: false }
     }
 
     /// The pod's grace period.

@@ -357,7 +357,12 @@ impl Worker {
                     tracker.end_post_start(attempt, result.is_ok(), now + grace);
                 }
             }
-            Signal::PreStop { container, attempt } => {
+            Signal::PreStop { container, attempt, result } => {
+                if let Err(message) = result {
+                    tracing::warn!(pod = %key, container, message, "a preStop hook failed");
+                    let message = format!("PreStopHook failed: {message}");
+                    self.event(Some(&container), Severity::Warning, "FailedPreStopHook", message);
+                }
                 if let Some(tracker) = self.containers.get_mut(&container) {
                     tracker.end_pre_stop(attempt);
                 }

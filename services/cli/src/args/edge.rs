@@ -59,6 +59,9 @@ pub struct Pods {
     /// Address that the node states for itself and its pods [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]
     pub node_address: Option<IpAddr>,
+    /// Folder with pods of the node itself, one in each file: they run without a cloud [default: none]
+    #[arg(long, value_name = "DIR")]
+    pub static_pods: Option<PathBuf>,
     /// Events of the pods that the node sends to the cloud [default: warnings]
     #[arg(long)]
     pub events: Option<Events>,
@@ -122,6 +125,7 @@ impl Pods {
             .all(self.kubelet.given())
             .with("pods_max", self.pods_max)
             .with("node_address", self.node_address)
+            .with("static_pods", self.static_pods.as_ref())
             .with("events", self.events)
     }
 }

@@ -1,6 +1,8 @@
 //! Reports pod statuses to the edge, asks it for deletes, and reports the end of removed pods:
 //! immediately, and the latest status only, until the edge has accepted the report.
 //!
+//! A static pod has no object in the cloud: nothing of it is reported.
+//!
 //! One task owns the latest report of every pod. It retries a report that failed for a moment.
 //! After every new listing it sends all reports again, because the edge may have lost its disk.
 
@@ -18,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::config::Settings;
 use crate::desired::compressed_object::CompressedObject;
 use crate::metrics::{EdgedCounts, ReportOutcome};
-use crate::pod::PodUid;
+use crate::pod::{PodRecord, PodUid};
 
 /// A handle of the task. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -92,33 +94,37 @@ impl PodReporter {
     /// Reports the pod's status. It supersedes an earlier one that was not sent yet.
     pub(crate) async fn status(
         &self,
-        key: &ResourceKey,
-        uid: &PodUid,
+        pod: &PodRecord,
         status: CompressedObject<PodStatus>,
         trace: Option<String>,
     ) {
-        let (key, uid) = (key.clone(), uid.clone());
-        self.send(Message::Status { key, uid, status, trace }).await;
+        let (key, uid) = (pod.key.clone(), pod.uid.clone());
+        self.send(pod, Message::Status { key, uid, status, trace }).await;
     }
 
     /// Asks for the delete of the pod's object: nothing of the pod is left on the machine but its record.
-    pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid, trace: Option<String>) {
-        self.send(Message::Delete { key: key.clone(), uid: uid.clone(), trace }).await;
+    pub(crate) async fn delete(&self, pod: &PodRecord, trace: Option<String>) {
+        let (key, uid) = (pod.key.clone(), pod.uid.clone());
+        self.send(pod, Message::Delete { key, uid, trace }).await;
     }
 
     /// Reports that the pod is removed from this node. No other report of it follows.
-    pub(crate) async fn removed(&self, key: &ResourceKey, uid: &PodUid) {
-        self.send(Message::Removed { key: key.clone(), uid: uid.clone() }).await;
+    pub(crate) async fn removed(&self, pod: &PodRecord) {
+        let (key, uid) = (pod.key.clone(), pod.uid.clone());
+        self.send(pod, Message::Removed { key, uid }).await;
     }
 
     /// Sends the latest report of every pod again.
     pub(crate) async fn resend_all(&self) {
-        self.send(Message::ResendAll).await;
+        // The task ends only with its last handle, or with the async runtime.
+        let _ = self.0.send(Message::ResendAll).await;
     }
 
-    async fn send(&self, message: Message) {
-        // The task ends only with its last handle, or with the async runtime.
-        let _ = self.0.send(message).await;
+    async fn send(&self, pod: &PodRecord, message: Message) {
+        if !pod.is_static {
+            // As above.
+            let _ = self.0.send(message).await;
+        }
     }
 }
 

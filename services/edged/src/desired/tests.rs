@@ -53,9 +53,9 @@ fn what_a_listing_names_counts_at_once_and_absence_only_at_its_complete_end() {
         ],
     );
     assert_eq!(names(&desired), ["a", "b"]);
-    assert!(!desired.is_complete());
+    assert!(!desired.completeness().view);
     take(&mut desired, [plain(Kind::InitDone, true)]);
-    assert!(desired.is_complete());
+    assert!(desired.completeness().view);
 
     // The watch ended and starts over: an unfinished listing removes nothing.
     take(&mut desired, [plain(Kind::Init, false), pod(Kind::InitApply, "b", "2", Some("gw-1"))]);
@@ -90,7 +90,7 @@ fn the_end_of_an_incomplete_listing_removes_nothing() {
     take(&mut desired, [pod(Kind::Apply, "a", "1", Some("gw-1"))]);
     take(&mut desired, [plain(Kind::Init, false), plain(Kind::InitDone, false)]);
     assert_eq!(names(&desired), ["a"]);
-    assert!(!desired.is_complete());
+    assert!(!desired.completeness().view);
 }
 
 #[test]

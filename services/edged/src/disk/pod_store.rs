@@ -211,7 +211,7 @@ fn recover(paths: &Paths, dir: &Path) -> Option<PodRecord> {
         ResourceKey::new(Some(namespace), "pod", name).ok()
     })?;
     let grace_seconds = GRACE_DEFAULT.as_secs();
-    Some(PodRecord { uid, key, grace_seconds, seen_at: Timestamp::now() })
+    Some(PodRecord { uid, key, grace_seconds, seen_at: Timestamp::now(), is_static: false })
 }
 
 #[cfg(test)]
@@ -224,6 +224,7 @@ mod tests {
             key: "shop/pod/web".parse().expect("a key"),
             grace_seconds: 30,
             seen_at: Timestamp::UNIX_EPOCH,
+            is_static: false,
         }
     }
 

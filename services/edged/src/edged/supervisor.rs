@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::EVENTS_MAX;
 use super::admission::{Load, Room, admit, admit_under_pressure};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
-use super::worker_set::{self, WorkerChange};
+use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
 use crate::container::requests::{Amounts, pod_requests};
@@ -33,6 +33,7 @@ use crate::desired::{Change, DesiredPod, DesiredState};
 use crate::eviction::Eviction;
 use crate::node::pressure::Pressures;
 use crate::pod::{self, PodRecord, PodUid};
+use crate::static_pods::StaticPods;
 use crate::worker::{
     AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies,
 };
@@ -61,13 +62,13 @@ pub(super) struct Supervisor {
     /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
     pressures: Option<watch::Receiver<Pressures>>,
     /// The objects whose RuntimeClasses the runtime knows.
-    told: Objects,
+    runtime_classes_of: Objects,
     shared: Arc<WorkerDependencies>,
 }
 
 /// The supervisor's side of a worker.
 struct WorkerHandle {
-    key: ResourceKey,
+    pod: WorkedPod,
     /// What the pod requested when it came.
     requests: Amounts,
     assignments: watch::Sender<Assignment>,
@@ -106,7 +107,7 @@ impl Supervisor {
             edge,
             claims,
             pressures,
-            told: Objects::default(),
+            runtime_classes_of: Objects::default(),
             shared: dependencies,
         }
     }
@@ -119,6 +120,7 @@ impl Supervisor {
         mut noticed: mpsc::Receiver<PodUid>,
         mut queried: mpsc::Receiver<PodQuery>,
         mut evicted: mpsc::Receiver<Eviction>,
+        mut static_pods: watch::Receiver<StaticPods>,
         mut stop_pods: oneshot::Receiver<Duration>,
     ) -> usize {
         let cancel = self.shared.cancel.clone();
@@ -139,6 +141,10 @@ impl Supervisor {
                         let Ok(event) = watched.try_recv() else { break };
                         self.apply(event).await;
                     }
+                    self.reconcile();
+                }
+                Ok(()) = static_pods.changed(), if self.shutdown.is_none() => {
+                    self.desired.set_static(&static_pods.borrow_and_update());
                     self.reconcile();
                 }
                 Some(uid) = noticed.recv() => {
@@ -252,10 +258,10 @@ impl Supervisor {
         self.set_runtime_classes();
         let desired = self.desired.pods();
         let uids = desired.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect();
-        let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.key.clone()));
+        let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.pod.clone()));
         let found = self.shared.store.pods();
-        let is_complete = self.desired.is_complete();
-        let changes = worker_set::changes(&uids, &workers.collect(), &found, is_complete);
+        let complete = self.desired.completeness();
+        let changes = worker_set::changes(&uids, &workers.collect(), &found, complete);
         self.update_assignments();
         let traces = std::mem::take(&mut self.traces);
         let mut added = Vec::new();
@@ -265,7 +271,8 @@ impl Supervisor {
                 WorkerChange::Remove(uid) => {
                     if let Some(worker) = self.workers.get(&uid) {
                         worker.assignments.send_if_modified(|assignment| {
-                            assignment.trace = traces.of(&worker.key).or(assignment.trace.take());
+                            assignment.trace =
+                                traces.of(&worker.pod.key).or(assignment.trace.take());
                             std::mem::replace(&mut assignment.is_desired, false)
                         });
                     }
@@ -297,8 +304,8 @@ impl Supervisor {
     /// Gives the runtime the classes of the view, before a worker asks for the handler of one.
     fn set_runtime_classes(&mut self) {
         let objects = self.desired.objects();
-        if !self.told.same(objects) {
-            self.told = objects.clone();
+        if !self.runtime_classes_of.same(objects) {
+            self.runtime_classes_of = objects.clone();
             self.shared.runtime.set_runtime_classes(objects.runtime_classes());
         }
     }
@@ -307,14 +314,14 @@ impl Supervisor {
     fn update_assignments(&self) {
         let objects = self.desired.objects();
         for (uid, worker) in &self.workers {
-            let desired = self.desired.pods().get(&worker.key).filter(|pod| pod.uid == *uid);
+            let desired = self.desired.pods().get(&worker.pod.key).filter(|pod| pod.uid == *uid);
             let Some(desired) = desired else { continue };
             worker.assignments.send_if_modified(|assignment| {
                 let is_same = assignment.pod.same(&desired.pod) && assignment.objects.same(objects);
                 if is_same || !assignment.is_desired {
                     return false;
                 }
-                let trace = self.traces.of_pod(&worker.key, &desired.pod);
+                let trace = self.traces.of_pod(&worker.pod.key, &desired.pod);
                 assignment.trace = trace.or(assignment.trace.take());
                 assignment.pod = desired.pod.clone();
                 assignment.findings = desired.findings.clone();
@@ -335,6 +342,7 @@ impl Supervisor {
                 None => {
                     let pod = desired.pod.decode();
                     let record = PodRecord::of(&key, &desired.uid, &pod, Timestamp::now());
+                    let record = PodRecord { is_static: desired.is_static, ..record };
                     new.push((record, desired.clone()));
                 }
             }
@@ -401,7 +409,8 @@ impl Supervisor {
         requests: Amounts,
         has_ended: bool,
     ) {
-        let (uid, key) = (record.uid.clone(), record.key.clone());
+        let uid = record.uid.clone();
+        let pod = WorkedPod { key: record.key.clone(), is_static: record.is_static };
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
         let shared = self.shared.clone();
@@ -410,7 +419,7 @@ impl Supervisor {
         let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox, ended);
         let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
-        self.workers.insert(uid, WorkerHandle { key, requests, assignments, has_ended, signals });
+        self.workers.insert(uid, WorkerHandle { pod, requests, assignments, has_ended, signals });
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::ResourceKey;
 
+pub use crate::desired::Completeness;
 use crate::pod::{PodRecord, PodUid};
 
 /// A change to the set of workers.
@@ -18,29 +19,40 @@ pub enum WorkerChange {
     Orphan(PodRecord),
 }
 
+/// A pod that has a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkedPod {
+    /// Its key.
+    pub key: ResourceKey,
+    /// Whether it comes from a file of the node.
+    pub is_static: bool,
+}
+
 /// Compares the pods that should have a worker with those that have one.
 ///
 /// A pod gets its worker only when nothing of another UID is left under its name. A pod that is
-/// absent from the desired pods ends only if the desired state `is_complete`. A pod whose name
+/// absent from the desired pods ends only if those of its origin are `complete`. A pod whose name
 /// belongs to a desired pod of another UID is superseded, and ends in any case.
 pub fn changes(
     desired: &BTreeMap<ResourceKey, PodUid>,
-    workers: &BTreeMap<PodUid, ResourceKey>,
+    workers: &BTreeMap<PodUid, WorkedPod>,
     found: &[PodRecord],
-    is_complete: bool,
+    complete: Completeness,
 ) -> Vec<WorkerChange> {
     let mut changes = Vec::new();
     let mut occupied = BTreeSet::new();
-    let superseded =
-        |key: &ResourceKey, uid: &PodUid| desired.get(key).map_or(is_complete, |d| d != uid);
-    for (uid, key) in workers {
+    let superseded = |key: &ResourceKey, uid: &PodUid, is_static: bool| {
+        let is_gone = if is_static { complete.files } else { complete.view };
+        desired.get(key).map_or(is_gone, |d| d != uid)
+    };
+    for (uid, WorkedPod { key, is_static }) in workers {
         occupied.insert(key);
-        if superseded(key, uid) {
+        if superseded(key, uid, *is_static) {
             changes.push(WorkerChange::Remove(uid.clone()));
         }
     }
     for record in found.iter().filter(|record| !workers.contains_key(&record.uid)) {
-        if superseded(&record.key, &record.uid) {
+        if superseded(&record.key, &record.uid, record.is_static) {
             occupied.insert(&record.key);
             changes.push(WorkerChange::Orphan(record.clone()));
         }
@@ -73,23 +85,31 @@ mod tests {
             key: key(name),
             grace_seconds: 30,
             seen_at: Timestamp::UNIX_EPOCH,
+            is_static: false,
         }
+    }
+
+    const NOTHING: Completeness = Completeness { view: false, files: false };
+    const VIEW: Completeness = Completeness { view: true, files: false };
+
+    fn worked(name: &str) -> WorkedPod {
+        WorkedPod { key: key(name), is_static: false }
     }
 
     #[test]
     fn a_desired_pod_without_a_worker_gets_one() {
         let desired = BTreeMap::from([(key("a"), uid("1"))]);
-        let changes = changes(&desired, &BTreeMap::new(), &[], false);
+        let changes = changes(&desired, &BTreeMap::new(), &[], NOTHING);
         assert_eq!(changes, [WorkerChange::Add(key("a"))]);
     }
 
     #[test]
     fn absence_before_the_first_complete_view_ends_nothing() {
-        let workers = BTreeMap::from([(uid("1"), key("a"))]);
+        let workers = BTreeMap::from([(uid("1"), worked("a"))]);
         let found = [record("b", "2")];
-        assert_eq!(changes(&BTreeMap::new(), &workers, &found, false), []);
+        assert_eq!(changes(&BTreeMap::new(), &workers, &found, NOTHING), []);
         assert_eq!(
-            changes(&BTreeMap::new(), &workers, &found, true),
+            changes(&BTreeMap::new(), &workers, &found, VIEW),
             [WorkerChange::Remove(uid("1")), WorkerChange::Orphan(record("b", "2"))]
         );
     }
@@ -97,13 +117,16 @@ mod tests {
     #[test]
     fn another_uid_under_the_same_name_is_a_removal_then_an_addition() {
         let desired = BTreeMap::from([(key("a"), uid("2"))]);
-        let workers = BTreeMap::from([(uid("1"), key("a"))]);
-        assert_eq!(changes(&desired, &workers, &[], false), [WorkerChange::Remove(uid("1"))]);
+        let workers = BTreeMap::from([(uid("1"), worked("a"))]);
+        assert_eq!(changes(&desired, &workers, &[], NOTHING), [WorkerChange::Remove(uid("1"))]);
         // A pod that an earlier run of this process left under the name ends first, too.
         let found = [record("a", "1")];
-        let left = changes(&desired, &BTreeMap::new(), &found, false);
+        let left = changes(&desired, &BTreeMap::new(), &found, NOTHING);
         assert_eq!(left, [WorkerChange::Orphan(record("a", "1"))]);
-        assert_eq!(changes(&desired, &BTreeMap::new(), &[], false), [WorkerChange::Add(key("a"))]);
+        assert_eq!(
+            changes(&desired, &BTreeMap::new(), &[], NOTHING),
+            [WorkerChange::Add(key("a"))]
+        );
     }
 
     #[test]
@@ -111,8 +134,24 @@ mod tests {
         let desired = BTreeMap::from([(key("a"), uid("1"))]);
         let found = [record("a", "1")];
         assert_eq!(
-            changes(&desired, &BTreeMap::new(), &found, true),
+            changes(&desired, &BTreeMap::new(), &found, VIEW),
             [WorkerChange::Add(key("a"))]
+        );
+    }
+
+    #[test]
+    fn a_static_pod_ends_with_its_file_and_no_other_pod_does() {
+        let is_static = |record| PodRecord { is_static: true, ..record };
+        let found = [is_static(record("a", "1")), record("b", "2")];
+        let workers = BTreeMap::from([(uid("3"), WorkedPod { is_static: true, ..worked("c") })]);
+        assert_eq!(
+            changes(&BTreeMap::new(), &workers, &found, VIEW),
+            [WorkerChange::Orphan(record("b", "2"))]
+        );
+        let files = Completeness { view: false, files: true };
+        assert_eq!(
+            changes(&BTreeMap::new(), &workers, &found, files),
+            [WorkerChange::Remove(uid("3")), WorkerChange::Orphan(is_static(record("a", "1")))]
         );
     }
 }

@@ -68,7 +68,7 @@ impl Worker {
                 // Its successor may come as soon as the cloud knows.
                 self.give_back().await;
                 let trace = self.trace.clone();
-                self.shared.reporter.delete(&self.record.key, &self.record.uid, trace).await;
+                self.shared.reporter.delete(&self.record, trace).await;
                 StepOutcome::Waiting
             }
             Action::CleanUp => self.clean_up().await,
@@ -316,19 +316,10 @@ impl Worker {
         tracker.set_stopping(Stopping::PreStop { done: false });
         let signals = self.signals.clone();
         let container = name.to_owned();
-        let (pod, uid) = (self.record.key.clone(), self.record.uid.clone());
-        let events = self.shared.events.clone();
         tokio::spawn(async move {
-            if let Err(message) = hook.run(&target, timeout).await {
-                tracing::warn!(%pod, container, message, "a preStop hook failed");
-                events.record(Occurrence {
-                    about: Subject::Pod { key: pod, uid, container: Some(container.clone()) },
-                    severity: Severity::Warning,
-                    reason: "FailedPreStopHook".to_owned(),
-                    message: format!("PreStopHook failed: {message}"),
-                });
-            }
-            let _ = signals.send(Box::new(Signal::PreStop { container, attempt })).await;
+            let result = hook.run(&target, timeout).await.map(drop);
+            let signal = Signal::PreStop { container, attempt, result };
+            let _ = signals.send(Box::new(signal)).await;
         });
         StepOutcome::Waiting
     }
@@ -429,7 +420,7 @@ impl Worker {
         match removed {
             Ok(()) => {
                 self.release_allocations().await;
-                self.shared.reporter.removed(&self.record.key, &self.record.uid).await;
+                self.shared.reporter.removed(&self.record).await;
                 StepOutcome::Finished
             }
             Err(error) => self.retry_later("a pod cannot be cleaned up yet", &error),
@@ -530,12 +521,22 @@ impl Worker {
         message: String,
     ) {
         let (key, uid) = (self.record.key.clone(), self.record.uid.clone());
-        self.shared.events.record(Occurrence {
+        self.record_occurrence(Occurrence {
             about: Subject::Pod { key, uid, container: container.map(str::to_owned) },
             severity,
             reason: reason.to_owned(),
             message,
         });
+    }
+
+    /// Records what happened to the pod. The cloud does not know a static pod: it happened to the node.
+    pub(super) fn record_occurrence(&self, occurrence: Occurrence) {
+        let occurrence = if self.record.is_static {
+            occurrence.on_node(self.shared.node.clone())
+        } else {
+            occurrence
+        };
+        self.shared.events.record(occurrence);
     }
 
     /// Logs a warning about the pod. Equal ones are counted, and logged at every doubling.

@@ -9,6 +9,7 @@ use super::plan::{self, Fate, Outcome, Plan};
 use super::status::{self, StatusFacts};
 use crate::desired::compressed_object::CompressedObject;
 use crate::event::status_change;
+use crate::pod::PodRecord;
 use crate::runtime::PodState;
 use headwater_telemetry::error_chain;
 
@@ -68,15 +69,14 @@ impl Worker {
             return;
         }
         if is_new {
-            let Self { record, shared, .. } = self;
-            let before = before.as_ref();
-            let happened = status_change::occurrences(&record.key, &record.uid, before, &status);
-            happened.into_iter().for_each(|occurrence| shared.events.record(occurrence));
+            let PodRecord { key, uid, .. } = &self.record;
+            let happened = status_change::occurrences(key, uid, before.as_ref(), &status);
+            happened.into_iter().for_each(|occurrence| self.record_occurrence(occurrence));
         }
         let is_admitted = self.assignment.failure.is_none() && self.fail_reason.is_none();
         let Self { record, shared, .. } = self;
         let trace = self.trace.clone();
-        let reporting = shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace);
+        let reporting = shared.reporter.status(record, compressed.clone(), trace);
         let writing = async {
             // A pod that is not admitted has no record yet. Its end is final: the next pod worker
             // reads it.

@@ -41,7 +41,7 @@ pub(crate) enum Signal {
     /// A postStart hook ended.
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.
-    PreStop { container: String, attempt: u32 },
+    PreStop { container: String, attempt: u32, result: Result<(), String> },
     /// The edge answered a request for a token.
     Token { claim: TokenClaim, result: Result<Token, EdgeError> },
     /// The pull of a container's image ended.

@@ -17,5 +17,6 @@ mod mounts;
 mod node;
 mod sandboxes;
 mod shim;
+mod static_pods;
 mod tokens;
 mod view;

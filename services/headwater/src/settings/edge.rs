@@ -53,6 +53,8 @@ pub(crate) struct EdgeSettings {
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
+    /// The folder of the node's static pods.
+    pub(crate) static_pods: Option<PathBuf>,
     /// The server with a kubelet's paths.
     pub(crate) kubelet: Kubelet,
     /// The streams of API servers through a hub.
@@ -99,6 +101,7 @@ impl Default for EdgeSettings {
             resources: Resources::default(),
             cri: Cri::default(),
             images: Images::default(),
+            static_pods: None,
             kubelet: Kubelet::default(),
             streams: Streams::default(),
             api_user: None,
@@ -136,8 +139,11 @@ impl Settings for EdgeSettings {
             }
             _ => {}
         }
-        let of_pods =
-            [("pods_max", self.pods_max.is_some()), ("node_address", self.node_address.is_some())];
+        let of_pods = [
+            ("pods_max", self.pods_max.is_some()),
+            ("node_address", self.node_address.is_some()),
+            ("static_pods", self.static_pods.is_some()),
+        ];
         if let Some((key, _)) = of_pods.into_iter().find(|(_, is_set)| *is_set && !self.edged) {
             let what = format!(
                 "with --no-edged this process runs no pods: set {key} of `headwater edged` instead"
@@ -178,6 +184,7 @@ impl EdgeSettings {
             events: self.events,
             node_address: self.node_address,
             images: self.images.clone(),
+            static_pods: self.static_pods.clone(),
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct EdgedSettings {
     pub(crate) cri: Cri,
     /// How the images of pods are pulled, and when they are removed.
     pub(crate) images: Images,
+    /// The folder of the node's static pods.
+    pub(crate) static_pods: Option<PathBuf>,
     /// The server with a kubelet's paths.
     pub(crate) kubelet: Kubelet,
     /// A socket of that server for the node's edge, where the data directory is closed to it.
@@ -77,6 +79,7 @@ impl Default for EdgedSettings {
             resources: Resources::default(),
             cri: Cri::default(),
             images: Images::default(),
+            static_pods: None,
             kubelet: Kubelet::default(),
             streams_socket: None,
             streams_user: None,
@@ -134,6 +137,7 @@ impl EdgedSettings {
             events: self.events,
             node_address: self.node_address,
             images: self.images.clone(),
+            static_pods: self.static_pods.clone(),
         }
     }
 }

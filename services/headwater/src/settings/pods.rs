@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 use headwater_edged::{EdgedConfig, EventLevel};
 use headwater_settings::{Events, InvalidSetting};
@@ -28,6 +29,8 @@ pub(crate) struct PodBounds {
     pub(crate) node_address: Option<IpAddr>,
     /// How their images are pulled, and when they are removed.
     pub(crate) images: Images,
+    /// The folder of its static pods; `None`: it has none.
+    pub(crate) static_pods: Option<PathBuf>,
 }
 
 impl PodBounds {
@@ -40,6 +43,7 @@ impl PodBounds {
             check("pods_max", pods_max, &PODS_MAX)?;
         }
         check_node_address(self.node_address)?;
+        check_static_pods(self.static_pods.as_deref())?;
         self.pressure.check()?;
         self.images.check()?;
         self.resources.check()
@@ -53,6 +57,7 @@ impl PodBounds {
         if let Some(address) = self.node_address {
             config.node_address = address;
         }
+        config.static_pods = self.static_pods.clone();
         self.images.set(config);
         self.resources.set(config);
         config.settings.events = match self.events {
@@ -75,6 +80,20 @@ pub(crate) fn check_node_address(address: Option<IpAddr>) -> Result<(), InvalidS
             Err(InvalidSetting::new("node_address", what))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that the folder of static pods is the same wherever the process starts.
+///
+/// # Errors
+/// Its path is relative.
+fn check_static_pods(path: Option<&Path>) -> Result<(), InvalidSetting> {
+    match path.filter(|path| !path.is_absolute()) {
+        Some(path) => {
+            let what = format!("{} is relative: set the whole path of the folder", path.display());
+            Err(InvalidSetting::new("static_pods", what))
+        }
+        None => Ok(()),
     }
 }
 
@@ -166,6 +185,7 @@ mod tests {
                 "0.0.0.0 is the address of no machine",
                 with(&|b| b.node_address = Some(IpAddr::from([0, 0, 0, 0]))),
             ),
+            ("static_pods", "pods is relative", with(&|b| b.static_pods = Some("pods".into()))),
             ("pressure.hold", "at most 24h", with(&|b| b.pressure.hold = Duration::from_hours(25))),
         ] {
             assert_eq!(found, key);

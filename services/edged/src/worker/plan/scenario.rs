@@ -78,6 +78,7 @@ impl World {
             key: "shop/pod/web".parse().expect("a key"),
             grace_seconds: 30,
             seen_at: jiff::Timestamp::UNIX_EPOCH,
+            is_static: false,
         };
         Self {
             runtime: MemoryRuntime::new(notices),
