@@ -27,8 +27,7 @@
 //! | `certificates` | the CAs, and what they sign |
 //! | `kubeconfig` | the file by which a client finds the API and proves who it is |
 //! | `program` | the program in the cache |
-//! | `go_build` | its build |
-//! | `source` | its source, and the key of what is built from it |
+//! | `source` | its source |
 //! | `suite` | Kubernetes' own tests |
 //! | `error` | the failures |
 
@@ -37,7 +36,6 @@ mod certificates;
 mod control_plane;
 mod error;
 mod flags;
-mod go_build;
 mod health;
 mod kubeconfig;
 mod part;

@@ -1,7 +1,6 @@
 //! The programs in the user's cache: the parts of a control plane with kubectl, the suite of tests, and
 //! the program of its pods.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,7 @@ use std::process::{Command, Stdio};
 
 use headwater_daemon::{CacheFolder, DaemonError};
 
-use crate::go_build::GoBuild;
-use crate::source::Source;
+use crate::source;
 
 /// Its folder in the cache; below it, a folder for each key.
 const CACHE: &str = "control-plane";
@@ -38,47 +36,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds it in the cache, or builds it there, once on a machine: several processes may ask at
-    /// the same time, and one builds.
+    /// Finds it in the cache, or builds it there, once on a machine.
     ///
     /// # Errors
     /// Go is missing, or the build fails.
     pub fn prepare() -> Result<Self, DaemonError> {
         let cache = CacheFolder::find("the control plane", CACHE)?;
-        Self::prepare_in(&cache, &Source::control_plane(), "go".as_ref())
-    }
-
-    /// The same in another cache, of another source, by the program `go`.
-    fn prepare_in(cache: &CacheFolder, source: &Source, go: &OsStr) -> Result<Self, DaemonError> {
-        let key = source.key(&version_of(go)?);
-        let program = Self { home: cache.path().join(&key), version: source.version() };
-        let partial = cache.path().join(format!("{key}.partial"));
-        if program.path().is_file() && !partial.exists() {
-            return Ok(program);
-        }
-        let waiting =
-            || eprintln!("waiting: another process builds Kubernetes {}", source.version());
-        let _lock = cache.lock(waiting)?;
-        if !program.path().is_file() {
-            program.build(go, source, &partial)?;
-        }
-        // Also those of a process that was killed before it removed them.
-        fs::remove_dir_all(&partial).or_else(absent).map_err(DaemonError::file(&partial))?;
-        Ok(program)
-    }
-
-    /// Builds it in `partial`; it appears at its place when it is whole.
-    fn build(&self, go: &OsStr, source: &Source, partial: &Path) -> Result<(), DaemonError> {
-        let home = self.home.display();
-        eprintln!("building Kubernetes {} into {home}, once on this machine", source.version());
-        let output = partial.join("output");
-        fs::remove_dir_all(&output).or_else(absent).map_err(DaemonError::file(&output))?;
-        let links = output.join(LINKS);
-        fs::create_dir_all(&links).map_err(DaemonError::file(&links))?;
-        GoBuild { go, source, folder: partial }.run(&output)?;
-        let link = links.join(KUBECTL);
-        symlink(Path::new("..").join(NAME), &link).map_err(DaemonError::file(&link))?;
-        fs::rename(&output, &self.home).map_err(DaemonError::file(&self.home))
+        let home = source::control_plane().prepare(&cache, "go".as_ref(), link_kubectl)?;
+        Ok(Self { home, version: source::version() })
     }
 
     /// Its file.
@@ -126,18 +91,25 @@ impl Program {
     }
 }
 
-/// The version that `go` reports.
-fn version_of(go: &OsStr) -> Result<String, DaemonError> {
-    // Not where a `go.mod` could choose another one.
-    let output = Command::new(go).arg("version").current_dir("/").stdin(Stdio::null()).output();
-    let program = go.display().to_string();
-    let output = output.map_err(|source| DaemonError::Program { program, source })?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn absent(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+/// Adds a folder with kubectl under its name.
+fn link_kubectl(home: &Path) -> Result<(), DaemonError> {
+    let links = home.join(LINKS);
+    fs::create_dir_all(&links).map_err(DaemonError::file(&links))?;
+    let link = links.join(KUBECTL);
+    symlink(Path::new("..").join(NAME), &link).map_err(DaemonError::file(&link))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubectl_is_the_program_under_another_name() {
+        let home = tempfile::tempdir().expect("a folder");
+        let program = Program { home: home.path().to_owned(), version: "" };
+        fs::write(program.path(), "").expect("written");
+        link_kubectl(home.path()).expect("linked");
+        let linked = program.kubectl_path().canonicalize().expect("a link");
+        assert_eq!(linked, program.path().canonicalize().expect("a file"));
+    }
+}

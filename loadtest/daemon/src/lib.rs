@@ -9,6 +9,8 @@
 //! | `output` | the end of a long output |
 //! | `ports` | free ports of loopback |
 //! | `cache` | the folder that keeps what every clone and every process shares |
+//! | `go_programs` | programs that Go builds from modules, in the cache |
+//! | `go_build` | their build |
 //! | `foreground` | a program that runs until it is stopped |
 //! | `error` | the failures |
 
@@ -17,6 +19,8 @@ mod daemon;
 mod data_folder;
 mod error;
 mod foreground;
+mod go_build;
+mod go_programs;
 mod output;
 mod ports;
 mod process;
@@ -26,6 +30,7 @@ pub use daemon::{Daemon, Readiness};
 pub use data_folder::DataFolder;
 pub use error::DaemonError;
 pub use foreground::{StopSignals, exit_code};
+pub use go_programs::GoPrograms;
 pub use output::tail;
 pub use ports::free_ports;
 pub use process::{Process, run};

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headwater_daemon::{DaemonError, Process, tail};
 use nix::sys::signal::Signal;
 
-use crate::source::Source;
+use crate::error::DaemonError;
+use crate::go_programs::GoPrograms;
+use crate::output::tail;
+use crate::process::Process;
 
 /// The time limit of a build: on two busy cores it takes a quarter of this.
 const BUILD_WITHIN: Duration = Duration::from_secs(60 * 60);
@@ -18,18 +20,12 @@ const BUILD_WITHIN: Duration = Duration::from_secs(60 * 60);
 /// The interval between two lines of progress.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The packages that are compiled. The count is for display alone.
-const PACKAGES: usize = 3_000;
-
-/// What they take, with an empty cache.
-const TOOK: &str = "12 min on two cores";
-
 /// A build in a folder of its own, which survives a kill and then shortens the next build.
 #[derive(Debug)]
 pub(crate) struct GoBuild<'a> {
     /// The program `go`.
     pub(crate) go: &'a OsStr,
-    pub(crate) source: &'a Source,
+    pub(crate) programs: &'a GoPrograms,
     pub(crate) folder: &'a Path,
 }
 
@@ -40,7 +36,8 @@ impl GoBuild<'_> {
     /// # Errors
     /// The build fails; the failure has the end of its output.
     pub(crate) fn run(&self, output: &Path) -> Result<(), DaemonError> {
-        let what = format!("building Kubernetes {}", self.source.version());
+        let GoPrograms { name, packages, took, .. } = self.programs;
+        let what = format!("building {name}");
         let log = self.folder.join("build.log");
         let command = self.command(output)?;
         // An earlier build's packages count no more.
@@ -58,7 +55,7 @@ impl GoBuild<'_> {
                     let text = fs::read_to_string(&log).unwrap_or_default();
                     let seconds = began.elapsed().as_secs();
                     let time = format!("{}:{:02}", seconds / 60, seconds % 60);
-                    eprintln!("{what}: {} after {time} ({TOOK})", progress(&text));
+                    eprintln!("{what}: {} after {time} ({took})", progress(&text, *packages));
                 }
             }
         }
@@ -69,10 +66,10 @@ impl GoBuild<'_> {
 
     fn command(&self, output: &Path) -> Result<Command, DaemonError> {
         let source = self.folder.join("source");
-        self.source.write(&source)?;
+        self.programs.write(&source)?;
         let mut command = Command::new(self.go);
         command.current_dir(source).args(["build", "-v", "-trimpath", "-buildvcs=false"]);
-        command.arg("-ldflags").arg(self.source.linker_flags()).arg("-o").arg(output);
+        command.arg("-ldflags").arg(&self.programs.linker_flags).arg("-o").arg(output);
         // The packages of the module, and the programs of others that its file names.
         command.args(["./...", "tool"]);
         // Static programs; and no setting of the user's for other modules.
@@ -94,12 +91,12 @@ impl GoBuild<'_> {
 }
 
 /// How far a build is by its output: a line for each download, then one for each package.
-fn progress(output: &str) -> String {
+fn progress(output: &str, all: usize) -> String {
     let (downloads, packages): (Vec<_>, Vec<_>) =
         output.lines().partition(|line| line.starts_with("go: "));
     match packages.len() {
         0 => format!("{} modules downloaded", downloads.len()),
-        count => format!("{count} of about {PACKAGES} packages"),
+        count => format!("{count} of about {all} packages"),
     }
 }
 
@@ -110,8 +107,8 @@ mod tests {
     #[test]
     fn downloads_are_no_packages() {
         let mut output = "go: downloading k8s.io/api v0.36.3\n".to_owned();
-        assert_eq!(progress(&output), "1 modules downloaded");
+        assert_eq!(progress(&output, 9), "1 modules downloaded");
         output += "internal/abi\nk8s.io/api/core/v1\n";
-        assert_eq!(progress(&output), format!("2 of about {PACKAGES} packages"));
+        assert_eq!(progress(&output, 9), "2 of about 9 packages");
     }
 }

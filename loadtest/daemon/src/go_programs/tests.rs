@@ -15,8 +15,18 @@ echo build >> "$(dirname "$0")/builds"
 grep -q broken main.go && echo "main.go:1: it is broken" >&2 && exit 1
 touch "$GOCACHE/object"
 while [ "$1" != -o ]; do shift; done
-cp "$0" "$2/control-plane"
+cp "$0" "$2/program"
 "#;
+
+fn programs(module: &'static str, main: &'static str) -> GoPrograms {
+    GoPrograms {
+        name: "a program".to_owned(),
+        files: vec![("go.mod", module), ("main.go", main)],
+        linker_flags: "-s -w".to_owned(),
+        packages: 1,
+        took: "a second",
+    }
+}
 
 struct Scene {
     scratch: TempDir,
@@ -33,11 +43,16 @@ impl Scene {
         Self { scratch, cache }
     }
 
-    fn prepare(&self, main: &'static str) -> Result<Program, DaemonError> {
+    /// The program.
+    fn prepare(&self, main: &'static str) -> Result<PathBuf, DaemonError> {
         let go = self.scratch.path().join("go");
-        let source =
-            Source::of([("go.mod", "module headwater/control-plane\n"), ("main.go", main)]);
-        Program::prepare_in(&self.cache, &source, go.as_os_str())
+        let home = programs("module headwater/program\n", main).prepare(
+            &self.cache,
+            go.as_os_str(),
+            |output| fs::write(output.join("finished"), "").map_err(DaemonError::file(output)),
+        )?;
+        assert!(home.join("finished").is_file());
+        Ok(home.join("program"))
     }
 
     fn builds(&self) -> usize {
@@ -58,13 +73,26 @@ fn a_real_go_builds_a_program_that_runs() {
     let scratch = tempfile::tempdir().expect("a folder");
     let cache = CacheFolder::at(scratch.path().to_owned());
     let main = "package main\n\nfunc main() { println(\"it runs\") }\n";
-    let source =
-        Source::of([("go.mod", "module headwater/control-plane\n\ngo 1.21\n"), ("main.go", main)]);
-    let program = Program::prepare_in(&cache, &source, "go".as_ref()).expect("built");
-    let output = program.command("etcd").output().expect("it starts");
+    let built = programs("module headwater/program\n\ngo 1.21\n", main);
+    let home = built.prepare(&cache, "go".as_ref(), |_| Ok(())).expect("built");
+    let output = Command::new(home.join("program")).output().expect("it starts");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "it runs\n");
-    let linked = program.links().join(KUBECTL).canonicalize().expect("a link");
-    assert_eq!(linked, program.path().canonicalize().expect("a file"));
+}
+
+#[test]
+fn every_file_and_the_version_of_go_change_the_key() {
+    let key = |module, main, go| programs(module, main).key(go);
+    let keys = [
+        key("module a", "package main", "go1.26.8"),
+        key("module b", "package main", "go1.26.8"),
+        key("module a", "package other", "go1.26.8"),
+        key("module a", "package main", "go1.26.9"),
+        key("module a", "package main-s -w", "go1.26.8"),
+    ];
+    for (at, one) in keys.iter().enumerate() {
+        assert_eq!(one.len(), KEY_CHARS);
+        assert!(!keys[..at].contains(one), "{at}: {keys:?}");
+    }
 }
 
 #[test]
@@ -74,8 +102,8 @@ fn two_that_ask_at_once_get_one_build() {
         let ask = || scope.spawn(|| scene.prepare("package main\n").expect("built"));
         let (one, other) = (ask(), ask());
         let (one, other) = (one.join().expect("no panic"), other.join().expect("no panic"));
-        assert_eq!(one.path(), other.path());
-        assert!(one.path().is_file());
+        assert_eq!(one, other);
+        assert!(one.is_file());
     });
     assert_eq!(scene.builds(), 1);
     assert_eq!(scene.entries().len(), 1, "the build's own files stay: {:?}", scene.entries());
@@ -98,12 +126,13 @@ fn the_next_build_continues_a_killed_one_and_removes_its_files() {
     let scene = Scene::new();
     let program = scene.prepare("package main\n").expect("built");
     // As a build is when it is killed at its end: half a program, and what it compiled.
-    let partial = PathBuf::from(format!("{}.partial", program.home.display()));
+    let home = program.parent().expect("its folder");
+    let partial = PathBuf::from(format!("{}.partial", home.display()));
     fs::create_dir_all(partial.join("cache")).expect("made");
-    fs::rename(&program.home, partial.join("output")).expect("moved");
+    fs::rename(home, partial.join("output")).expect("moved");
     let program = scene.prepare("package main\n").expect("built again");
     assert_eq!(scene.builds(), 2, "half a program was taken for one");
-    assert!(program.path().is_file());
+    assert!(program.is_file());
     assert!(!partial.exists());
     // As a process leaves it that is killed before it has removed them.
     fs::create_dir_all(partial.join("cache")).expect("made");
@@ -115,8 +144,8 @@ fn the_next_build_continues_a_killed_one_and_removes_its_files() {
 #[test]
 fn a_missing_go_is_named() {
     let scene = Scene::new();
-    let source = Source::of([("main.go", "package main\n")]);
-    let error = Program::prepare_in(&scene.cache, &source, "/no/such/go".as_ref());
+    let error =
+        programs("", "package main\n").prepare(&scene.cache, "/no/such/go".as_ref(), |_| Ok(()));
     let error = error.expect_err("it is missing").to_string();
     assert!(error.starts_with("/no/such/go cannot be started"), "{error}");
 }
