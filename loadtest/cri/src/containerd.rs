@@ -1,5 +1,6 @@
 //! A containerd in namespaces of its own.
 
+use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ use crate::image::{Image, PAUSE_IMAGE};
 use crate::machine::{LogLine, Machine, Server};
 use crate::program;
 use crate::registry::{Login, Registry};
+use crate::version::ContainerdVersion;
 
 /// The words of containerd's log when it serves; its CRI part does by then.
 const STARTED: &str = "containerd successfully booted";
@@ -53,6 +55,8 @@ pub struct Containerd {
     /// Dropped before the machine, which kills it too.
     server: Server,
     machine: Machine,
+    /// The search path of its programs.
+    path: OsString,
     socket: PathBuf,
     /// Dropped after the machine: no process is in them then.
     cgroups: Cgroups,
@@ -85,7 +89,9 @@ impl Containerd {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
-        program::require(&program::CONTAINERD)?;
+        let version = ContainerdVersion::chosen()?;
+        let path = program::path(version.folder()?.as_deref());
+        program::require(&program::CONTAINERD, &path)?;
         let cni_plugins = program::cni_folder()?;
         let folder = DataFolder::open(settings.data)?;
         let data = folder.path();
@@ -97,11 +103,11 @@ impl Containerd {
         let lock = lock(data)?;
         write(&data.join("cni"), "10-headwater.conflist", &config::network())?;
         let folders = Folders { data, socket: &socket, cni_plugins };
-        write(data, "config.toml", &config::containerd(&folders, PAUSE_IMAGE))?;
+        write(data, "config.toml", &config::containerd(version, &folders, PAUSE_IMAGE))?;
         let cgroups = Cgroups::claim();
-        let machine = Machine::start(data)?;
+        let machine = Machine::start(data, path.clone())?;
         let server = server(&machine, data);
-        let mut lab = Self { server, machine, socket, cgroups, _lock: lock, folder };
+        let mut lab = Self { server, machine, path, socket, cgroups, _lock: lock, folder };
         lab.server.start()?;
         lab.import(&[Image::pause()?, Image::busybox()?])?;
         Ok(lab)
@@ -121,7 +127,7 @@ impl Containerd {
         self.server.kill()?;
         self.machine.kill()?;
         Cgroups::remove(&groups);
-        self.machine = Machine::start(self.folder.path())?;
+        self.machine = Machine::start(self.folder.path(), self.path.clone())?;
         self.server = server(&self.machine, self.folder.path());
         self.server.start()
     }

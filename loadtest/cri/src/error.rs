@@ -11,6 +11,16 @@ pub enum LabError {
     /// A program fails, or a file cannot be used.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+    /// The environment chooses a containerd that there is not.
+    #[error(
+        "{variable}={value} names no containerd: set 2, or nothing for the one that is installed"
+    )]
+    Version {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// The user is not root.
     #[error("containerd mounts and makes namespaces: only root may; run this as root")]
     NotRoot,

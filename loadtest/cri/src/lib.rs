@@ -1,6 +1,7 @@
 //! A real containerd, with namespaces and images of its own: for tests and for development.
 //!
-//! containerd and runc are those that are installed; the user must be root. Each containerd has its
+//! containerd and runc are those that are installed; with the variable `HEADWATER_CONTAINERD=2`, containerd is
+//! version 2, built from Go modules. The user must be root. Each containerd has its
 //! own data, socket, processes, mounts and network, so several run side by side, and pods on one
 //! do not reach the machine. It can be killed, frozen and started again while its containers run
 //! on. Everything ends with the process that started it, however that ends.
@@ -26,6 +27,7 @@
 //! | `config` | the files by which containerd and its network are set up |
 //! | `cgroups` | the control groups, and their removal |
 //! | `program` | the programs that must be installed |
+//! | `version` | which containerd is run, and the build of version 2 |
 //! | `driver` | a storage driver in memory, with faults |
 //! | `twin` | a runtime in memory that answers as containerd does, with faults |
 //! | `error` | the failures |
@@ -40,6 +42,7 @@ mod machine;
 mod program;
 mod registry;
 mod twin;
+mod version;
 
 pub use containerd::{Containerd, ContainerdSettings};
 pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};

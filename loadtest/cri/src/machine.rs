@@ -1,6 +1,7 @@
 //! The namespaces of a lab: its processes, mounts and network are apart from those of the machine,
 //! and end together.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::LabError;
-use crate::program;
 
 /// The script of the first process.
 const SCRIPT: &str = include_str!("machine.sh");
@@ -35,18 +35,20 @@ pub struct Machine {
     /// `unshare`, the parent of the first process.
     daemon: Daemon,
     first: Pid,
+    /// The search path of programs in them.
+    path: OsString,
 }
 
 impl Machine {
-    /// Starts one, whose data lies in `data`.
+    /// Starts one, whose data lies in `data`, and whose programs are found by `path`.
     ///
     /// # Errors
     /// The kernel gives no namespaces.
-    pub(crate) fn start(data: &Path) -> Result<Self, LabError> {
+    pub(crate) fn start(data: &Path, path: OsString) -> Result<Self, LabError> {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--net"]);
         command.args(["--", "sh", "-c", SCRIPT, "machine"]).arg(data);
-        command.env("PATH", program::path());
+        command.env("PATH", &path);
         let log = data.join("machine.log");
         let mut daemon = Daemon::new(
             "the machine of namespaces",
@@ -56,7 +58,7 @@ impl Machine {
         );
         daemon.start()?;
         let first = only_child(&daemon, "the machine of namespaces")?;
-        Ok(Self { daemon, first })
+        Ok(Self { daemon, first, path })
     }
 
     /// Its first process, as the machine outside counts.
@@ -75,7 +77,7 @@ impl Machine {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(self.first.to_string());
         command.args(["--pid", "--mount", "--net", "--", "setpriv", "--pdeathsig", "KILL"]);
-        command.arg(program).env("PATH", program::path());
+        command.arg(program).env("PATH", &self.path);
         command
     }
 

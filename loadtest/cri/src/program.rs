@@ -1,7 +1,7 @@
 //! The programs of the lab.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
@@ -31,28 +31,33 @@ pub(crate) const REGISTRY: [(&str, &str); 3] =
 /// The folders where distributions put the CNI plugins.
 const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
 
-/// The search path of the lab's programs.
-pub(crate) fn path() -> OsString {
+/// The search path of the lab's programs; `first` comes before what is installed.
+pub(crate) fn path(first: Option<&Path>) -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(ADMINISTRATORS.map(PathBuf::from));
+    let first = first.map(Path::to_owned).into_iter();
+    let folders = first.chain(env::split_paths(&path)).chain(ADMINISTRATORS.map(PathBuf::from));
     // A folder that came from a path has no colon.
     env::join_paths(folders).unwrap_or(path)
 }
 
-/// The path of a program.
+/// The path of a program that is installed.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let mut files =
-        env::split_paths(&path()).map(|folder| folder.join(program)).collect::<Vec<_>>();
-    files.retain(|file| file.is_file());
-    files.into_iter().next()
+    find_in(program, &path(None))
 }
 
-/// Looks for each program.
+fn find_in(program: &str, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Looks for each program in the search path.
 ///
 /// # Errors
 /// One is missing.
-pub(crate) fn require(programs: &[(&'static str, &'static str)]) -> Result<(), LabError> {
-    let missing = programs.iter().find(|(program, _)| find(program).is_none());
+pub(crate) fn require(
+    programs: &[(&'static str, &'static str)],
+    path: &OsStr,
+) -> Result<(), LabError> {
+    let missing = programs.iter().find(|(program, _)| find_in(program, path).is_none());
     missing.map_or(Ok(()), |&(program, package)| Err(LabError::MissingProgram { program, package }))
 }
 
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let error = require(&[("sh", "dash"), ("no-such-program", "some-package")]);
+        let error = require(&[("sh", "dash"), ("no-such-program", "some-package")], &path(None));
         let text = error.expect_err("it is missing").to_string();
         assert_eq!(
             text,

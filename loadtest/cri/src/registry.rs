@@ -37,7 +37,7 @@ impl Registry {
         port: u16,
         login: Option<Login>,
     ) -> Result<Self, LabError> {
-        program::require(&program::REGISTRY)?;
+        program::require(&program::REGISTRY, &program::path(None))?;
         let folder = data.join(format!("registry-{port}"));
         fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
         let file = |name: &str| folder.join(name);

@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 use crate::place::Place;
 
 /// The commands with a long form, in the order of their report.
-pub(crate) const ALL: [&str; 8] = [
+pub(crate) const ALL: [&str; 9] = [
     "survive crash",
     "survive power",
     "survive kafka",
     "survive sim",
     "survive conformance",
     "survive node-conformance",
+    "survive containerd-2",
     "fuzz",
     "bench",
 ];
@@ -32,7 +33,7 @@ pub(crate) fn report(place: &Place) {
     for name in ALL {
         let time = fs::metadata(file(place, name)).and_then(|metadata| metadata.modified());
         let age = time.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        eprintln!("  {name:<19} {}", describe(age));
+        eprintln!("  {name:<24} {}", describe(age));
     }
 }
 

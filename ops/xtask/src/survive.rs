@@ -9,7 +9,7 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
@@ -22,6 +22,9 @@ cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conforman
               without rounds those of every check; it has no seed
   node-conformance
               the same with Kubernetes' cases of a node, on an edge with containers
+  containerd-2
+              the tests of containers on containerd 2, which is built once on a machine from Go
+              modules; it has no rounds
   --rounds N  the number of rounds (default: that of `cargo xtask test`)
   --seed N    repeat the run of this seed
 ";
@@ -30,64 +33,82 @@ cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conforman
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Test {
     name: &'static str,
-    /// The test binary of the workspace.
-    target: &'static str,
+    /// The test binaries of the workspace.
+    targets: &'static [&'static str],
     /// The tests of this binary, by the beginning of their names; else all.
     tests: Option<&'static str>,
-    rounds: &'static str,
+    /// A test that is run as a whole has no rounds.
+    rounds: Option<&'static str>,
     /// A test without chance has none.
     seed: Option<&'static str>,
+    /// Chooses what the test runs on, with its value.
+    variable: Option<(&'static str, &'static str)>,
 }
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     Test {
         name: "crash",
-        target: "crash",
+        targets: &["crash"],
         tests: None,
-        rounds: "HEADWATER_CRASH_ROUNDS",
+        rounds: Some("HEADWATER_CRASH_ROUNDS"),
         seed: Some("HEADWATER_CRASH_SEED"),
+        variable: None,
     },
     Test {
         name: "power",
-        target: "power",
+        targets: &["power"],
         tests: None,
-        rounds: "HEADWATER_POWER_ROUNDS",
+        rounds: Some("HEADWATER_POWER_ROUNDS"),
         seed: Some("HEADWATER_POWER_SEED"),
+        variable: None,
     },
     Test {
         name: "kafka",
-        target: "survive",
+        targets: &["survive"],
         tests: None,
-        rounds: "HEADWATER_SURVIVE_ROUNDS",
+        rounds: Some("HEADWATER_SURVIVE_ROUNDS"),
         seed: Some("HEADWATER_SURVIVE_SEED"),
+        variable: None,
     },
     Test {
         name: "containers",
-        target: "edge",
+        targets: &["edge"],
         tests: Some("survival::"),
-        rounds: "HEADWATER_CONTAINERS_ROUNDS",
+        rounds: Some("HEADWATER_CONTAINERS_ROUNDS"),
         seed: Some("HEADWATER_CONTAINERS_SEED"),
+        variable: None,
     },
     Test {
         name: "sim",
-        target: "seeds",
+        targets: &["seeds"],
         tests: None,
-        rounds: "HEADWATER_SIM_SEEDS",
+        rounds: Some("HEADWATER_SIM_SEEDS"),
         seed: Some("HEADWATER_SIM_SEED"),
+        variable: None,
     },
     Test {
         name: "conformance",
-        target: "kubernetes",
+        targets: &["kubernetes"],
         tests: Some("conformance::"),
-        rounds: "HEADWATER_CONFORMANCE_ROUNDS",
+        rounds: Some("HEADWATER_CONFORMANCE_ROUNDS"),
         seed: None,
+        variable: None,
     },
     Test {
         name: "node-conformance",
-        target: "kubernetes",
+        targets: &["kubernetes"],
         tests: Some("node_cases::"),
-        rounds: "HEADWATER_NODE_CONFORMANCE_ROUNDS",
+        rounds: Some("HEADWATER_NODE_CONFORMANCE_ROUNDS"),
         seed: None,
+        variable: None,
+    },
+    Test {
+        name: "containerd-2",
+        targets: &["conformance", "containerd", "kubelet", "lab", "pods"],
+        tests: None,
+        rounds: None,
+        seed: None,
+        variable: Some(("HEADWATER_CONTAINERD", "2")),
     },
 ];
 
@@ -109,15 +130,17 @@ pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
     suite::build(place)?;
     for test in &arguments.tests {
         eprintln!("== {}", test.name);
-        let args = ["test", "--workspace", "--locked", "--test", test.target];
-        let mut command = place.cargo(&args);
-        command.args(["--", "--nocapture"]).args(test.tests);
-        set(&mut command, test.rounds, arguments.rounds);
+        let mut command = place.cargo(&["test", "--workspace", "--locked"]);
+        command.args(test.targets.iter().flat_map(|target| ["--test", target]));
+        command.args(["--", "--nocapture"]).args(test.tests).envs(test.variable);
+        if let Some(rounds) = test.rounds {
+            set(&mut command, rounds, arguments.rounds);
+        }
         if let Some(seed) = test.seed {
             set(&mut command, seed, arguments.seed);
         }
         step::run(&mut command)?;
-        if arguments.rounds.is_some() {
+        if arguments.rounds.is_some() || test.rounds.is_none() {
             long_form::passed(place, &format!("survive {}", test.name));
         }
     }
@@ -174,7 +197,7 @@ mod tests {
         let arguments = asked(&["power", "--rounds", "300"]).expect("valid arguments");
         assert_eq!(arguments, Arguments { tests: vec![TESTS[1]], rounds: Some(300), seed: None });
         assert_eq!(asked(&["sim", "--seed", "452"]).expect("valid arguments").seed, Some(452));
-        assert_eq!(asked(&["kafka"]).expect("valid arguments").tests[0].target, "survive");
+        assert_eq!(asked(&["kafka"]).expect("valid arguments").tests[0].targets, ["survive"]);
     }
 
     #[test]
