@@ -47,6 +47,8 @@ pub struct ContainerdSettings {
     /// The folder of the data; else one that goes with it. What is there already is started on as it
     /// is.
     pub data: Option<PathBuf>,
+    /// Which containerd; else the one that the environment chooses, and otherwise the installed one.
+    pub version: Option<ContainerdVersion>,
 }
 
 /// A running containerd. Everything in its namespaces ends when it is dropped.
@@ -89,7 +91,7 @@ impl Containerd {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
-        let version = ContainerdVersion::chosen()?;
+        let version = settings.version.map_or_else(ContainerdVersion::chosen, Ok)?;
         let path = program::path(version.folder()?.as_deref());
         program::require(&program::CONTAINERD, &path)?;
         let cni_plugins = program::cni_folder()?;
@@ -207,7 +209,19 @@ impl Containerd {
     /// # Errors
     /// The file cannot be written.
     pub fn mirror(&self, host: &str, registry: &Registry) -> Result<(), LabError> {
-        let url = format!("http://{}", registry.address());
+        self.set_server(host, &registry.address())
+    }
+
+    /// From now on, containerd asks the server at `host` for its images without TLS. containerd 2 tries TLS first.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn without_tls(&self, host: &str) -> Result<(), LabError> {
+        self.set_server(host, host)
+    }
+
+    fn set_server(&self, host: &str, server: &str) -> Result<(), LabError> {
+        let url = format!("http://{server}");
         let text = format!(
             "server = \"{url}\"\n[host.\"{url}\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
         );

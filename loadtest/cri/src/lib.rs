@@ -51,3 +51,4 @@ pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
 pub use machine::{Machine, Server};
 pub use registry::{Login, Registry};
 pub use twin::{Fault, FaultRates, Life, PullOutcome, Restart, Twin};
+pub use version::ContainerdVersion;

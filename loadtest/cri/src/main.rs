@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), LabError> {
     // Before any thread starts, so that only the wait below receives a signal.
     let stops = StopSignals::block();
-    let containerd = Containerd::start(ContainerdSettings { data: args.data })?;
+    let containerd = Containerd::start(ContainerdSettings { data: args.data, version: None })?;
     let registry = args.registry.map(|port| containerd.registry(port, None)).transpose()?;
     let (endpoint, socket) = (containerd.endpoint(), containerd.socket().display());
     let inside = containerd.machine().pid();

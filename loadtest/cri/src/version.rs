@@ -24,7 +24,7 @@ const PACKAGES: usize = 1_500;
 
 /// A containerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContainerdVersion {
+pub enum ContainerdVersion {
     /// The one that is installed: 1.6 or 1.7.
     Installed,
     /// Version 2.

@@ -8,7 +8,7 @@ use headwater_cri::proto::containerd::events_client::EventsClient;
 use headwater_cri::proto::image_service_client::ImageServiceClient;
 use headwater_cri::proto::runtime_service_client::RuntimeServiceClient;
 use headwater_cri::proto::*;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Life};
+use headwater_cri_lab::{BUSYBOX_IMAGE, ContainerdVersion, Life};
 use headwater_edged::unix_channel;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -47,6 +47,7 @@ pub(crate) struct Bench {
     channel: Channel,
     data: PathBuf,
     cgroup: String,
+    version: ContainerdVersion,
 }
 
 /// A runtime and the pod of one case.
@@ -56,11 +57,17 @@ pub(crate) struct Case {
     pub(crate) events: EventsClient<Channel>,
     pub(crate) pod: PodSandboxConfig,
     pub(crate) registries: Registries,
+    version: ContainerdVersion,
 }
 
 impl Bench {
-    pub(crate) fn new(socket: &Path, data: &Path, cgroup: String) -> Self {
-        Self { channel: unix_channel(socket), data: data.to_owned(), cgroup }
+    pub(crate) fn new(
+        socket: &Path,
+        data: &Path,
+        cgroup: String,
+        version: ContainerdVersion,
+    ) -> Self {
+        Self { channel: unix_channel(socket), data: data.to_owned(), cgroup, version }
     }
 
     pub(crate) fn case(&self, name: &str) -> Case {
@@ -90,11 +97,31 @@ impl Bench {
             events: EventsClient::new(self.channel.clone()),
             pod,
             registries: Registries::default(),
+            version: self.version,
         }
     }
 }
 
 impl Case {
+    /// Whether the runtime is containerd 2, where it differs.
+    pub(crate) fn is_two(&self) -> bool {
+        self.version == ContainerdVersion::Two
+    }
+
+    /// The code by which the runtime refuses a name that is taken.
+    pub(crate) fn reserved_code(&self) -> Code {
+        if self.is_two() { Code::FailedPrecondition } else { Code::Unknown }
+    }
+
+    /// Checks the answer to the stop of what there is not: containerd 2 takes it for done.
+    pub(crate) fn assert_stop_of_unknown(&self, answer: Result<(), Status>) {
+        if self.is_two() {
+            answer.expect("it is done");
+        } else {
+            assert_fails(answer, Code::NotFound, "not found");
+        }
+    }
+
     /// A client for one call.
     pub(crate) fn runtime(&self) -> RuntimeServiceClient<Channel> {
         self.runtime.clone()

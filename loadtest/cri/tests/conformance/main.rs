@@ -11,7 +11,8 @@ mod sandboxes;
 mod stopping;
 
 use headwater_cri_lab::{
-    BUSYBOX_IMAGE, Containerd, ContainerdSettings, Image, Login, PAUSE_IMAGE, PullOutcome, Twin,
+    BUSYBOX_IMAGE, Containerd, ContainerdSettings, ContainerdVersion, Image, Login, PAUSE_IMAGE,
+    PullOutcome, Twin,
 };
 
 use crate::bench::{Bench, Registries};
@@ -62,7 +63,7 @@ async fn conforms(bench: &Bench) {
         images::a_removed_image_is_absent,
         events::an_end_comes_as_an_event,
         events::a_kill_for_memory_comes_before_the_end,
-        events::cris_own_events_are_absent,
+        events::cris_own_events_are_those_of_containerd_2,
     );
 }
 
@@ -76,15 +77,26 @@ async fn the_twin_conforms() {
     twin.set_pull(&registries.good, PullOutcome::Pulled);
     twin.set_pull(&registries.away, PullOutcome::Away);
     twin.set_pull(&registries.closed, PullOutcome::Refused);
-    conforms(&Bench::new(twin.socket(), scratch.path(), "/twin".to_owned())).await;
+    let version = ContainerdVersion::Installed;
+    conforms(&Bench::new(twin.socket(), scratch.path(), "/twin".to_owned(), version)).await;
 }
 
 #[tokio::test]
-async fn containerd_conforms() {
+async fn the_installed_containerd_conforms() {
+    containerd_conforms(ContainerdVersion::Installed).await;
+}
+
+#[tokio::test]
+async fn containerd_2_conforms() {
+    containerd_conforms(ContainerdVersion::Two).await;
+}
+
+async fn containerd_conforms(version: ContainerdVersion) {
     if !Containerd::is_possible() {
         return;
     }
-    let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
+    let settings = ContainerdSettings { version: Some(version), ..Default::default() };
+    let containerd = Containerd::start(settings).expect("containerd");
     let image = Image::new("localhost/web:1").file("etc/version", 0o644, "1");
     let login = Login { user: "edge".to_owned(), password: "s3cret".to_owned() };
     let open = containerd.registry(5000, None).expect("a registry");
@@ -94,6 +106,6 @@ async fn containerd_conforms() {
     assert_eq!(pushed, registries.good);
     let pushed = containerd.push(&closed, &image, "team/web:1").expect("it is sent");
     assert_eq!(pushed, registries.closed);
-    let bench = Bench::new(containerd.socket(), containerd.data(), containerd.cgroup_parent());
-    conforms(&bench).await;
+    let (socket, data) = (containerd.socket(), containerd.data());
+    conforms(&Bench::new(socket, data, containerd.cgroup_parent(), version)).await;
 }

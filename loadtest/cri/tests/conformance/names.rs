@@ -1,16 +1,15 @@
 //! Names are reserved: a second call after an unknown outcome makes nothing twice.
 
 use headwater_cri_lab::Life;
-use tonic::Code;
 
 use crate::bench::{Case, assert_fails};
 
 pub(crate) async fn a_name_of_a_sandbox_is_reserved(case: &Case) {
     let sandbox = case.run_pod().await.expect("a sandbox");
     let reserved = format!("is reserved for \"{sandbox}\"");
-    assert_fails(case.run_pod().await, Code::Unknown, &reserved);
+    assert_fails(case.run_pod().await, case.reserved_code(), &reserved);
     case.stop_pod(&sandbox).await.expect("it stops");
-    assert_fails(case.run_pod().await, Code::Unknown, &reserved);
+    assert_fails(case.run_pod().await, case.reserved_code(), &reserved);
     case.remove_pod(&sandbox).await.expect("it is removed");
     let sandbox = case.run_pod().await.expect("the name is free");
     case.clean(&sandbox).await;
@@ -21,7 +20,7 @@ pub(crate) async fn a_name_of_a_container_is_reserved(case: &Case) {
     let config = case.container("main", Life::Forever);
     let first = case.create(&sandbox, config.clone()).await.expect("a container");
     let reserved = format!("is reserved for \"{first}\"");
-    assert_fails(case.create(&sandbox, config.clone()).await, Code::Unknown, &reserved);
+    assert_fails(case.create(&sandbox, config.clone()).await, case.reserved_code(), &reserved);
     case.remove(&first).await.expect("it is removed");
     let second = case.create(&sandbox, config).await.expect("the name is free");
     assert_ne!(first, second);

@@ -42,7 +42,7 @@ pub(crate) async fn a_sandbox_is_listed_by_label_and_has_its_metadata(case: &Cas
 
 pub(crate) async fn an_unknown_sandbox(case: &Case) {
     assert_fails(case.pod_status(UNKNOWN).await, Code::NotFound, "not found");
-    assert_fails(case.stop_pod(UNKNOWN).await, Code::NotFound, "not found");
+    case.assert_stop_of_unknown(case.stop_pod(UNKNOWN).await);
     case.remove_pod(UNKNOWN).await.expect("it is gone");
     let container = case.container("main", Life::Forever);
     assert_fails(case.create(UNKNOWN, container).await, Code::NotFound, "not found");
@@ -52,7 +52,11 @@ pub(crate) async fn a_stopped_sandbox_takes_no_container(case: &Case) {
     let sandbox = case.run_pod().await.expect("a sandbox");
     case.stop_pod(&sandbox).await.expect("it stops");
     let container = case.container("main", Life::Forever);
-    assert_fails(case.create(&sandbox, container).await, Code::NotFound, "not found");
+    let (code, words) = match case.is_two() {
+        true => (Code::Unknown, "is not running"),
+        false => (Code::NotFound, "not found"),
+    };
+    assert_fails(case.create(&sandbox, container).await, code, words);
     case.remove_pod(&sandbox).await.expect("it is removed");
 }
 

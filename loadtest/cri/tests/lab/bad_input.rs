@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use headwater_cri_lab::{Containerd, ContainerdSettings};
 
 fn refusal(data: &Path) -> String {
-    let settings = ContainerdSettings { data: Some(data.to_owned()) };
+    let settings = ContainerdSettings { data: Some(data.to_owned()), version: None };
     Containerd::start(settings).expect_err("a refusal").to_string()
 }
 
@@ -30,7 +30,7 @@ fn data_in_use_is_refused() {
     }
     let scratch = tempfile::tempdir().expect("a folder");
     let data = std::fs::canonicalize(scratch.path()).expect("a path");
-    let settings = ContainerdSettings { data: Some(data.clone()) };
+    let settings = ContainerdSettings { data: Some(data.clone()), version: None };
     let _containerd = Containerd::start(settings).expect("containerd");
     let text = refusal(&data);
     let words = format!("another containerd runs on {}: stop it, or choose", data.display());

@@ -125,7 +125,7 @@ fn a_killed_starter_takes_its_processes_along_and_the_next_one_cleans_up() {
     assert!(!traces.cgroups().is_empty() && !traces.processes().is_empty(), "{traces:?}");
     drop(starter);
     until("the end of all", || traces.processes().is_empty().then_some(()));
-    let settings = ContainerdSettings { data: Some(scratch.path().to_owned()) };
+    let settings = ContainerdSettings { data: Some(scratch.path().to_owned()), version: None };
     let containerd = Containerd::start(settings).expect("it starts on the data");
     assert_eq!(traces.left(), Vec::<String>::new());
     assert_eq!(tasks(&containerd), Vec::<Vec<String>>::new());

@@ -90,7 +90,7 @@ fn a_full_disk_of_images_gets_room_and_nothing_goes_that_is_needed() {
         return;
     }
     on_a_small_disk(|disk| async move {
-        let settings = ContainerdSettings { data: Some(disk.clone()) };
+        let settings = ContainerdSettings { data: Some(disk.clone()), ..Default::default() };
         let containerd = Containerd::start(settings).expect("containerd");
         let import = |names: &[&str]| {
             for name in names {

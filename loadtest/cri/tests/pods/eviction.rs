@@ -122,7 +122,7 @@ fn a_full_disk_gets_room_from_images_first_and_then_from_the_pod_that_fills_it()
         return;
     }
     on_a_small_disk(|disk| async move {
-        let settings = ContainerdSettings { data: Some(disk.clone()) };
+        let settings = ContainerdSettings { data: Some(disk.clone()), ..Default::default() };
         let containerd = Containerd::start(settings).expect("containerd");
         containerd.import(&[large("unused")]).expect("imported");
         fs::remove_dir_all(disk.join("images")).expect("removed");

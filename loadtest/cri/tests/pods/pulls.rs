@@ -100,6 +100,7 @@ fn secret(password: &str) -> Value {
 async fn a_registry_that_hangs_drips_or_breaks_off_delays_no_other_pod() {
     let Some(containerd) = start() else { return };
     let broken = BrokenRegistry::start(containerd.machine());
+    containerd.without_tls(&format!("127.0.0.1:{BROKEN}")).expect("written");
     let open = containerd.registry(OPEN, None).expect("a registry");
     let image = Image::busybox().expect("an image");
     let good = containerd.push(&open, &image, "team/web:1").expect("it is sent");
@@ -157,7 +158,9 @@ async fn a_registry_with_a_password_refuses_until_the_secret_has_the_right_one()
     bench.edge.apply(&pod);
     let told = |status: &Value| waiting(status).0 == "ErrImagePull";
     let status = bench.status("web", "a refused pull", told).await;
-    assert!(waiting(&status).1.contains("401 Unauthorized"), "{status}");
+    // containerd 1.6 and 2.
+    let words = ["401 Unauthorized", "authorization failed"];
+    assert!(words.iter().any(|words| waiting(&status).1.contains(words)), "{status}");
     let backs_off = |status: &Value| waiting(status).0 == "ImagePullBackOff";
     let status = bench.status("web", "a wait for the next pull", backs_off).await;
     let head = format!("Back-off pulling image {image:?}: ErrImagePull: ");
