@@ -98,7 +98,7 @@ async fn a_cgroup_that_stays_keeps_the_object_and_the_next_pod_worker_goes_on() 
     bench.status("web", "a running pod", is_running).await;
     let frozen = Frozen::in_cgroup_of("web");
     bench.ask_for_end(&pod);
-    // The runtime may refuse a first call while a shim ends.
+    // A take-down may fail for another cause before, and is tried again.
     let names_the_cgroup =
         |event: &String| event.starts_with("FailedKillPod") && event.contains("stays");
     let failed = || async { bench.pod_events("web").iter().any(names_the_cgroup).then_some(()) };
