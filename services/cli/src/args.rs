@@ -2,6 +2,7 @@
 
 pub mod ca;
 pub mod edge;
+pub mod hub;
 pub mod kafka;
 pub mod kubernetes;
 pub mod part;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use headwater_settings::{DATA_DEFAULT, Runtime};
 
+use self::hub::HubArgs;
 use self::kafka::KafkaArgs;
 use self::kubernetes::{ApiArgs, KubernetesArgs};
 use self::run::RunArgs;
@@ -385,6 +387,8 @@ pub struct Logs {
     /// Begin each line with its pod and container
     #[arg(long)]
     pub prefix: bool,
+    #[command(flatten)]
+    pub hub: HubArgs,
     #[command(flatten)]
     pub target: Target,
 }

@@ -26,7 +26,7 @@ use crate::peer_trust::{Distrust, PeerChain, PeerTrust, PeerVerifier, TrustVersi
 pub(crate) const ALPN: &[u8] = b"h2";
 
 /// The protocol of a kubelet's server.
-const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
 /// Accepts TLS connections. A peer's certificate must come from a CA in the files. A peer without
 /// a certificate is accepted too: the service above refuses it with a readable message. Cheap to

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::acceptor::ALPN;
+use crate::acceptor::{ALPN, HTTP1};
 use crate::certificate::Certificate;
 use crate::clock::{Clock, TlsTime, rfc3339, system_time, unix_time};
 use crate::config_reloader::ConfigReloader;
@@ -138,7 +138,16 @@ impl Connector {
     /// # Errors
     /// When a file cannot be used.
     pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
-        Ok(Self { config: Arc::new(ConfigReloader::open(files, clock, config)?) })
+        Ok(Self { config: Arc::new(ConfigReloader::open(files, clock, http2_config)?) })
+    }
+
+    /// Opens a connector of HTTP/1.1 over these files, for the server with a kubelet's paths: upgraded
+    /// connections need it.
+    ///
+    /// # Errors
+    /// As [`Connector::open`].
+    pub fn open_http1(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
+        Ok(Self { config: Arc::new(ConfigReloader::open(files, clock, http1_config)?) })
     }
 
     /// Checks that the certificate belongs to `wanted`.
@@ -196,7 +205,9 @@ impl Connector {
         let connected = connector.connect(name.clone(), stream).await;
         let stream = connected.map_err(|error| failed(error, host, &current.material))?;
         let (_, connection) = stream.get_ref();
-        if connection.alpn_protocol() != Some(ALPN) {
+        // Any server that offers no choice speaks HTTP/1.1.
+        let is_http2 = current.config.tls.alpn_protocols.iter().any(|protocol| protocol == ALPN);
+        if is_http2 && connection.alpn_protocol() != Some(ALPN) {
             return Err(ConnectError::NoHttp2);
         }
         // TLS 1.3 verified a certificate, so there is one.
@@ -299,7 +310,19 @@ fn names(presented: &[String]) -> String {
     if presented.is_empty() { "no host".to_owned() } else { presented.join(", ") }
 }
 
-fn config(material: &Material, clock: &Clock) -> Result<ClientSide, IdentityError> {
+fn http2_config(material: &Material, clock: &Clock) -> Result<ClientSide, IdentityError> {
+    config(material, clock, ALPN)
+}
+
+fn http1_config(material: &Material, clock: &Clock) -> Result<ClientSide, IdentityError> {
+    config(material, clock, HTTP1)
+}
+
+fn config(
+    material: &Material,
+    clock: &Clock,
+    protocol: &[u8],
+) -> Result<ClientSide, IdentityError> {
     let provider = Arc::new(ring::default_provider());
     let verifier =
         WebPkiServerVerifier::builder_with_provider(material.roots.clone(), provider.clone())
@@ -314,7 +337,7 @@ fn config(material: &Material, clock: &Clock) -> Result<ClientSide, IdentityErro
         .with_protocol_versions(&[&TLS13])?
         .with_webpki_verifier(verifier.clone())
         .with_client_cert_resolver(Arc::new(key));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     // A resumed connection would skip the check of the certificates.
     config.resumption = Resumption::disabled();
     Ok(ClientSide { tls: Arc::new(config), verifier })

@@ -1,5 +1,8 @@
-//! The client of a person on the node: it reaches the server by the socket in the data directory, and
-//! speaks the channels of Kubernetes over WebSocket with what answers there.
+//! The client of a person: it reaches the server of a node by the socket in the data directory, or by the
+//! port of a hub, and speaks the channels of Kubernetes over WebSocket with what answers there.
+
+mod endpoint;
+mod log;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,20 +11,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
+use headwater_identity::Connector;
 use http::header::SEC_WEBSOCKET_PROTOCOL;
 use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
+
+use self::endpoint::{ByteStream, Endpoint};
+
+pub use self::endpoint::{EndpointError, HubAddressError};
+pub use self::log::{LogRequest, LogStream};
 
 /// The file name of the server's socket in the directory of a node.
 pub const SOCKET: &str = "pods.sock";
@@ -55,11 +63,14 @@ const PORT_PREFIX_BYTES: usize = 2;
 /// What stays as it is in a path or a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The server of one node.
+/// The server of one node, or of a hub for all its nodes.
 #[derive(Clone, Debug)]
 pub struct NodeClient {
-    node: String,
-    socket: PathBuf,
+    /// The server, for people.
+    server: String,
+    endpoint: Endpoint,
+    /// The host that requests name: a hub takes it for the name of a node where a path has no pod.
+    host: String,
 }
 
 /// What a person wants to do with a container.
@@ -91,20 +102,20 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The server does not accept a connection.
-    #[error("the pod worker of node {node} cannot be reached at {}", socket.display())]
+    #[error("{server} cannot be reached at {at}")]
     Connect {
-        /// The node.
-        node: String,
-        /// The socket.
-        socket: PathBuf,
+        /// The server.
+        server: String,
+        /// Where it listens.
+        at: String,
         /// The cause.
-        source: io::Error,
+        source: EndpointError,
     },
     /// The server does not answer.
-    #[error("the pod worker of node {node} did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    #[error("{server} did not answer within {} s", ANSWER_WITHIN.as_secs())]
     Slow {
-        /// The node.
-        node: String,
+        /// The server.
+        server: String,
     },
     /// The server refuses.
     #[error("{words}")]
@@ -115,27 +126,27 @@ pub enum ClientError {
         words: String,
     },
     /// The connection broke off, or has no valid form.
-    #[error("the connection to the pod worker broke off")]
+    #[error("the connection to the server broke off")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A running command, or a container's process.
 #[derive(Debug)]
 pub struct CommandStream {
-    socket: WebSocketStream<UnixStream>,
+    socket: WebSocketStream<ByteStream>,
     ends_stdin: bool,
 }
 
 /// The half that sends.
 #[derive(Debug)]
 pub struct CommandInput {
-    socket: SplitSink<WebSocketStream<UnixStream>, Message>,
+    socket: SplitSink<WebSocketStream<ByteStream>, Message>,
     ends_stdin: bool,
 }
 
 /// The half that receives.
 #[derive(Debug)]
-pub struct CommandOutput(SplitStream<WebSocketStream<UnixStream>>);
+pub struct CommandOutput(SplitStream<WebSocketStream<ByteStream>>);
 
 /// What a command says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,17 +164,17 @@ pub enum CommandEvent {
 /// A connection to a port of a pod.
 #[derive(Debug)]
 pub struct PortStream {
-    socket: WebSocketStream<UnixStream>,
+    socket: WebSocketStream<ByteStream>,
 }
 
 /// The half of a port that sends.
 #[derive(Debug)]
-pub struct PortInput(SplitSink<WebSocketStream<UnixStream>, Message>);
+pub struct PortInput(SplitSink<WebSocketStream<ByteStream>, Message>);
 
 /// The half of a port that receives.
 #[derive(Debug)]
 pub struct PortOutput {
-    socket: SplitStream<WebSocketStream<UnixStream>>,
+    socket: SplitStream<WebSocketStream<ByteStream>>,
     /// The bytes before data, for each channel.
     prefix: [usize; 2],
 }
@@ -182,21 +193,33 @@ impl NodeClient {
             let socket = entry.path().join(SOCKET);
             if socket.exists() {
                 let node = entry.file_name().to_string_lossy().into_owned();
-                nodes.push(Self { node, socket });
+                nodes.push((node, socket));
             }
         }
-        nodes.sort_by(|a, b| a.node.cmp(&b.node));
-        Ok(nodes)
+        nodes.sort();
+        Ok(nodes.iter().map(|(node, socket)| Self::new(node, socket)).collect())
     }
 
     /// The server of `node` at this socket.
     pub fn new(node: &str, socket: &Path) -> Self {
-        Self { node: node.to_owned(), socket: socket.to_owned() }
+        let server = format!("the pod worker of node {node}");
+        let endpoint = Endpoint::Socket(socket.to_owned());
+        Self { server, endpoint, host: "localhost".to_owned() }
     }
 
-    /// The node.
-    pub fn node(&self) -> &str {
-        &self.node
+    /// The server at the port of a hub, which hands each request on to the node that has the pod. `node`: the one
+    /// whose pods are listed. Without `tls`, the hub is on this machine.
+    ///
+    /// # Errors
+    /// See [`HubAddressError`].
+    pub fn of_hub(
+        address: &str,
+        tls: Option<Connector>,
+        node: Option<&str>,
+    ) -> Result<Self, HubAddressError> {
+        let endpoint = Endpoint::hub(address, tls)?;
+        let host = node.unwrap_or("localhost").to_owned();
+        Ok(Self { server: "the hub".to_owned(), endpoint, host })
     }
 
     /// The pods of the node.
@@ -204,7 +227,7 @@ impl NodeClient {
     /// # Errors
     /// See [`ClientError`].
     pub async fn pods(&self) -> Result<Vec<Pod>, ClientError> {
-        let bytes = self.within(self.get("/pods")).await?;
+        let bytes = self.within(async { self.get("/pods").await?.whole().await }).await?;
         let list: List<Pod> = serde_json::from_slice(&bytes).map_err(broken)?;
         Ok(list.items)
     }
@@ -217,6 +240,14 @@ impl NodeClient {
         let (socket, protocol) =
             self.within(self.upgrade(&request.path(), COMMAND_PROTOCOLS)).await?;
         Ok(CommandStream { socket, ends_stdin: protocol == "v5.channel.k8s.io" })
+    }
+
+    /// Reads the log of a container.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn log(&self, request: &LogRequest) -> Result<LogStream, ClientError> {
+        self.within(self.get(&request.path())).await
     }
 
     /// Connects to a port of a pod.
@@ -238,32 +269,32 @@ impl NodeClient {
         &self,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        let slow = |_| ClientError::Slow { node: self.node.clone() };
+        let slow = |_| ClientError::Slow { server: self.server.clone() };
         timeout(ANSWER_WITHIN, answer).await.map_err(slow)?
     }
 
-    async fn connect(&self) -> Result<UnixStream, ClientError> {
-        UnixStream::connect(&self.socket).await.map_err(|source| ClientError::Connect {
-            node: self.node.clone(),
-            socket: self.socket.clone(),
+    async fn connect(&self) -> Result<ByteStream, ClientError> {
+        self.endpoint.connect().await.map_err(|source| ClientError::Connect {
+            server: self.server.clone(),
+            at: self.endpoint.to_string(),
             source,
         })
     }
 
-    async fn get(&self, path: &str) -> Result<Bytes, ClientError> {
+    /// Sends a request, and returns its answer if the server does what it asks for.
+    async fn get(&self, path: &str) -> Result<LogStream, ClientError> {
         let stream = self.connect().await?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let connection = tokio::spawn(connection);
-        let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new());
+        let request = Request::get(path).header("host", &self.host).body(Empty::<Bytes>::new());
         let answer = sender.send_request(request.map_err(broken)?).await.map_err(broken)?;
         let status = answer.status();
-        let bytes = answer.into_body().collect().await.map_err(broken)?.to_bytes();
-        connection.abort();
+        let answer = LogStream { body: answer.into_body(), connection };
         if status == StatusCode::OK {
-            return Ok(bytes);
+            return Ok(answer);
         }
-        let words = String::from_utf8_lossy(&bytes).into_owned();
+        let words = String::from_utf8_lossy(&answer.whole().await?).into_owned();
         Err(ClientError::Refused { status, words })
     }
 
@@ -271,9 +302,9 @@ impl NodeClient {
         &self,
         path: &str,
         protocols: &'static str,
-    ) -> Result<(WebSocketStream<UnixStream>, String), ClientError> {
+    ) -> Result<(WebSocketStream<ByteStream>, String), ClientError> {
         let stream = self.connect().await?;
-        let url = format!("ws://localhost{path}");
+        let url = format!("ws://{}{path}", self.host);
         let mut request = url.into_client_request().map_err(broken)?;
         let protocols = HeaderValue::from_static(protocols);
         request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocols);

@@ -1,5 +1,5 @@
-//! kubectl to the pods of an edge that the API server cannot reach: through the hub's one port, over a
-//! connection that the edge makes. Control plane, program and containers share one network.
+//! kubectl and our own commands to the pods of an edge that neither can reach: through the hub's one port, over
+//! a connection that the edge makes. Control plane, program and containers share one network.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Read as _};
@@ -10,7 +10,7 @@ use std::thread;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
-use headwater_e2e::running::Running;
+use headwater_e2e::running::{Running, headwater};
 use serde_json::{Value, json};
 
 use crate::world::{create, deployed, kubectl, node, stderr_of};
@@ -34,10 +34,31 @@ fn background(
     cluster: &ControlPlane,
     args: &[&str],
 ) -> (Background, Lines<BufReader<ChildStdout>>) {
-    let mut child =
-        cluster.kubectl().args(args).stdout(Stdio::piped()).spawn().expect("kubectl starts");
+    let mut command = cluster.kubectl();
+    command.args(args);
+    started(command)
+}
+
+/// A command that runs on, and its output.
+fn started(mut command: Command) -> (Background, Lines<BufReader<ChildStdout>>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     (Background(child), lines)
+}
+
+/// A command of ours to the pods behind a hub.
+fn through(hub: &str, certificates: &Path, verb: &str, args: &[&str]) -> Command {
+    let mut command = headwater();
+    command.args([verb, "--hub", hub]).stdin(Stdio::null());
+    for (flag, file) in [
+        ("--tls-ca", "ca.crt"),
+        ("--tls-cert", "kubelet-client.crt"),
+        ("--tls-key", "kubelet-client.key"),
+    ] {
+        command.arg(flag).arg(certificates.join(file));
+    }
+    command.args(args);
+    command
 }
 
 fn tried(cluster: &ControlPlane, args: &[&str]) -> Output {
@@ -77,7 +98,8 @@ fn through_the_hub(runtime: &Path) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("bound").port();
     drop(free);
-    let file = |name: &str| data.join("certificates").join(name).display().to_string();
+    let certificates = data.join("certificates");
+    let file = |name: &str| certificates.join(name).display().to_string();
     let config = scratch.path().join("up.toml");
     let text = format!(
         "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
@@ -128,6 +150,8 @@ fn through_the_hub(runtime: &Path) {
         (phase == "Running").then_some(())
     });
     verbs(&cluster, scratch.path());
+    let hub = format!("127.0.0.1:{port}");
+    own_verbs(&hub, &certificates);
 
     // What the node refuses reaches a person, and so does an unknown pod of the hub.
     let refused = tried(&cluster, &["exec", "web", "--", "no-such-program"]);
@@ -139,6 +163,10 @@ fn through_the_hub(runtime: &Path) {
         let output = tried(&cluster, &["exec", "web", "--", "true"]);
         (!output.status.success()).then(|| stderr_of(&output))
     });
+    let args = ["web", "-c", "main", "--", "true"];
+    let ours = through(&hub, &certificates, "exec", &args).output().expect("it starts");
+    assert_eq!(ours.status.code(), Some(1));
+    assert!(stderr_of(&ours).contains("heard it last at 20"), "{}", stderr_of(&ours));
     let log = tried(&cluster, &["logs", "web", "--tail=1"]);
     assert!(stderr_of(&log).contains("ServiceUnavailable"), "{}", stderr_of(&log));
     assert!(words.contains("node gw-1 is not connected to the cloud"), "{words}");
@@ -181,12 +209,50 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
 
     // Port-forward.
     let forward = ["port-forward", "web", ":8080", "--address=127.0.0.1"];
-    let (_forward, mut lines) = background(cluster, &forward);
+    let (_forward, lines) = background(cluster, &forward);
+    assert_eq!(served(lines), "served\n");
+}
+
+/// What the pod says on the port that a `port-forward` names.
+fn served(mut lines: Lines<BufReader<ChildStdout>>) -> String {
     let line = lines.next().expect("a line").expect("text");
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
     let mut served = String::new();
     let mut stream = TcpStream::connect(&address).expect("it listens");
     stream.set_read_timeout(Some(headwater_e2e::running::WAIT)).expect("it can be");
     stream.read_to_string(&mut served).expect("text");
-    assert_eq!(served, "served\n");
+    served
+}
+
+fn own_verbs(hub: &str, certificates: &Path) {
+    let output =
+        |verb, args: &[&str]| through(hub, certificates, verb, args).output().expect("it starts");
+    let stdout = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let args = ["web", "-c", "main", "--", "sh", "-c", "echo a; echo b >&2; exit 4"];
+    let run = output("exec", &args);
+    assert_eq!((stdout(&run).as_str(), run.status.code()), ("a\n", Some(4)));
+    assert_eq!(stderr_of(&run), "b\n");
+    let log = output("logs", &["web", "-c", "main"]);
+    assert!(stdout(&log).starts_with("hello\ntick\n"), "{log:?}");
+    // The hub lists the pods of a node, so the container is known.
+    let log = output("logs", &["pod/web", "--node", "gw-1", "--tail", "1"]);
+    assert_eq!(stdout(&log), "tick\n", "{log:?}");
+    let command = through(hub, certificates, "port-forward", &["web", ":8080"]);
+    let (_forward, lines) = started(command);
+    assert_eq!(served(lines), "served\n");
+    for (verb, args, code, words) in [
+        ("exec", &["web", "--", "true"][..], 2, "--node"),
+        (
+            "exec",
+            &["absent", "-c", "main", "--", "true"],
+            1,
+            "does not exist on a node of this hub",
+        ),
+        ("logs", &["absent", "--node", "gw-1"], 1, "absent"),
+        ("logs", &["deploy/web"], 2, "neither labels nor workloads"),
+    ] {
+        let refused = output(verb, args);
+        assert_eq!(refused.status.code(), Some(code), "{verb} {args:?}: {refused:?}");
+        assert!(stderr_of(&refused).contains(words), "{verb} {args:?}: {}", stderr_of(&refused));
+    }
 }

@@ -1,4 +1,4 @@
-//! The arguments of the commands that reach into pods of this machine.
+//! The arguments of the commands that reach into pods of this machine, or through a hub.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -7,12 +7,13 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::Target;
+use super::hub::HubArgs;
 use crate::candidates;
 
 /// The container that a command reaches.
 #[derive(Debug, Args)]
 pub struct ContainerArgs {
-    /// The pod, which runs on this machine; pod/NAME too
+    /// The pod, which runs on this machine or on a node of --hub; pod/NAME too
     #[arg(add = ArgValueCompleter::new(candidates::pods))]
     pub pod: String,
     /// The container [default: the pod's first]
@@ -27,6 +28,8 @@ pub struct ContainerArgs {
     /// The process has a terminal: keys reach it one by one
     #[arg(short = 't', long)]
     pub tty: bool,
+    #[command(flatten)]
+    pub hub: HubArgs,
     #[command(flatten)]
     pub target: Target,
 }
@@ -48,7 +51,7 @@ pub struct Attach {
 
 #[derive(Debug, Args)]
 pub struct PortForward {
-    /// The pod, which runs on this machine; pod/NAME too
+    /// The pod, which runs on this machine or on a node of --hub; pod/NAME too
     #[arg(add = ArgValueCompleter::new(candidates::pods))]
     pub pod: String,
     /// Ports: LOCAL:REMOTE, :REMOTE for any free local one, or one number for both
@@ -60,6 +63,8 @@ pub struct PortForward {
     /// Namespace
     #[arg(short, long, default_value = "default")]
     pub namespace: String,
+    #[command(flatten)]
+    pub hub: HubArgs,
     #[command(flatten)]
     pub target: Target,
 }

@@ -1,4 +1,4 @@
-//! The TLS flags of hub and edge.
+//! The TLS flags of hub and edge, and of what connects to a hub.
 
 use std::path::PathBuf;
 

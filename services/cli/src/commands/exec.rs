@@ -7,7 +7,7 @@ use headwater_kubelet::client::{ClientError, CommandEvent, CommandInput, Command
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::pod_target::PodTarget;
+use super::pod_target::{PodPlace, PodTarget};
 use crate::args::pods::{Attach, ContainerArgs, Exec};
 use crate::exit::{CommandResult, Failure, Outcome};
 
@@ -29,7 +29,9 @@ pub(super) async fn attach(args: Attach) -> CommandResult {
 }
 
 async fn run(args: ContainerArgs, command: Option<Vec<String>>) -> CommandResult {
-    let target = PodTarget::find(&args.target, &args.namespace, &args.pod).await?;
+    let place = PodPlace { namespace: &args.namespace, word: &args.pod };
+    let named = args.container.as_deref();
+    let target = PodTarget::find(&args.target, &args.hub, place, named).await?;
     let has_terminal = std::io::stdin().is_terminal();
     if args.tty && !has_terminal {
         eprintln!(
@@ -38,8 +40,8 @@ async fn run(args: ContainerArgs, command: Option<Vec<String>>) -> CommandResult
     }
     let request = CommandRequest {
         namespace: args.namespace.clone(),
-        pod: target.name().to_owned(),
-        container: target.container(args.container.as_deref())?,
+        container: target.container(named)?,
+        pod: target.name,
         command,
         stdin: args.stdin,
         tty: args.tty,

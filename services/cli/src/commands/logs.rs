@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use headwater_kubelet::client::LogRequest;
 use headwater_object::ObjectType;
 use headwater_operator::client;
 use headwater_proto::operator::operator_client::OperatorClient;
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
 use super::get::by_name;
+use super::pod_target::{PodPlace, PodTarget};
 use crate::args::Logs;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::render::plain;
@@ -35,6 +37,9 @@ pub(super) async fn run(args: Logs) -> CommandResult {
     let since_ms = args.since.map_or(0, |since| {
         now_ms.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)).max(1)
     });
+    if args.hub.hub.is_some() {
+        return through_hub(&args).await;
+    }
     let selector = args.selector.as_deref();
     let selected = selector.map(|selector| Selector::parse(Some(selector), None)).transpose()?;
     let named = args.pod.as_deref().map(named).transpose()?;
@@ -74,6 +79,40 @@ pub(super) async fn run(args: Logs) -> CommandResult {
         for pod in pods {
             print(operator.clone(), request(pod)).await?;
         }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Prints the log of a container of a pod that a hub reaches. A hub knows neither labels nor workloads.
+async fn through_hub(args: &Logs) -> CommandResult {
+    let usage = |words: &str| Err(Failure::Usage(words.to_owned()));
+    let word = match args.pod.as_deref().map(named).transpose()? {
+        Some(LogTarget::Pod(name)) => name,
+        _ => return usage("with --hub, name one pod: a hub knows neither labels nor workloads"),
+    };
+    if args.all_containers || args.prefix {
+        return usage(
+            "with --hub, name one container: --all-containers and --prefix are for a node",
+        );
+    }
+    let place = PodPlace { namespace: &args.namespace, word };
+    let named = args.container.as_deref();
+    let target = PodTarget::find(&args.target, &args.hub, place, named).await?;
+    let request = LogRequest {
+        namespace: args.namespace.clone(),
+        container: target.container(named)?,
+        pod: target.name,
+        follow: args.follow,
+        previous: args.previous,
+        timestamps: args.timestamps,
+        tail: args.tail,
+        since_seconds: args.since.map(|since| since.as_secs().max(1)),
+    };
+    let mut log = target.node.log(&request).await?;
+    while let Some(bytes) = log.next().await? {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(&bytes)?;
+        stdout.flush()?;
     }
     Ok(Outcome::Done)
 }

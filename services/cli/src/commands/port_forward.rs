@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::pod_target::PodTarget;
+use super::pod_target::{PodPlace, PodTarget};
 use crate::args::pods::PortForward;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::render::plain;
@@ -32,14 +32,16 @@ struct PodPort {
 }
 
 pub(super) async fn run(args: PortForward) -> CommandResult {
-    let target = PodTarget::find(&args.target, &args.namespace, &args.pod).await?;
+    let place = PodPlace { namespace: &args.namespace, word: &args.pod };
+    // A port is that of the pod, whatever its containers are.
+    let target = PodTarget::find(&args.target, &args.hub, place, Some("")).await?;
     let mut listening = JoinSet::new();
     for ports in &args.ports {
         let listener = TcpListener::bind((args.address, ports.local)).await?;
         let to = Arc::new(PodPort {
             node: target.node.clone(),
             namespace: args.namespace.clone(),
-            pod: target.name().to_owned(),
+            pod: target.name.clone(),
             port: ports.remote,
         });
         let address = listener.local_addr()?;
