@@ -91,17 +91,24 @@ pub(crate) fn occurrences(
                 _ => {}
             }
         }
-        let run = |status: &ContainerStatus| {
-            status.state.as_ref()?.running.as_ref()?;
-            status.container_id.clone()
-        };
-        if let Some(now) = run(container)
-            && earlier.and_then(run).as_ref() != Some(&now)
-        {
+        let known = earlier.map(started_runs).unwrap_or_default();
+        for _ in started_runs(container).iter().filter(|run| !known.contains(run)) {
             found.push(event(Severity::Normal, "Started", format!("Started container {name}")));
         }
     }
     found
+}
+
+/// The runs of a container that have started, as far as the status names them. One may have ended before any status
+/// showed it running.
+fn started_runs(status: &ContainerStatus) -> Vec<&str> {
+    let states = [&status.last_state, &status.state].into_iter().flatten();
+    let started = states.filter_map(|state| match (&state.running, &state.terminated) {
+        (Some(_), _) => status.container_id.as_deref(),
+        (None, Some(end)) => end.started_at.as_ref().and(end.container_id.as_deref()),
+        (None, None) => None,
+    });
+    started.collect()
 }
 
 fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
@@ -146,6 +153,7 @@ mod tests {
             "exitCode": 137, "reason": "OOMKilled", "containerID": "headwater://u/main/0",
         }});
         let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        let ended = |run: &str, started_at: Option<&str>| json!({"terminated": {"exitCode": 0, "containerID": run, "startedAt": started_at}});
         for (after, expected) in [
             (status(None, waiting("ContainerCreating", ""), json!(null)), vec![]),
             (
@@ -193,6 +201,16 @@ mod tests {
                     "Normal Started: Started container main",
                 ],
             ),
+            // It had ended before any status showed it running; another one never started.
+            (
+                status(
+                    None,
+                    ended("headwater://u/main/1", Some("2026-01-01T00:00:00Z")),
+                    json!(null),
+                ),
+                vec!["Normal Started: Started container main"],
+            ),
+            (status(None, ended("headwater://u/main/1", None), json!(null)), vec![]),
             (
                 status(Some("Evicted"), json!({}), json!(null)),
                 vec!["Warning Evicted: The pod fails: Evicted"],
@@ -200,6 +218,30 @@ mod tests {
         ] {
             assert_eq!(reasons(None, &after), expected);
             assert_eq!(reasons(Some(&after), &after), Vec::<String>::new(), "told once");
+        }
+    }
+
+    #[test]
+    fn each_run_has_one_event_of_its_start() {
+        let run = |number: u32| format!("headwater://u/main/{number}");
+        let ended = |number: u32| {
+            let at = "2026-01-01T00:00:00Z";
+            json!({"terminated": {"exitCode": 1, "containerID": run(number), "startedAt": at}})
+        };
+        let waits = json!({"waiting": {"reason": "ContainerCreating"}});
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        let started = "Normal Started: Started container main";
+        // The runs 1 and 2; the second one is never seen running.
+        let shown = [
+            (status(None, waits.clone(), json!(null)), 0),
+            (status(None, running, json!(null)), 1),
+            (status(None, ended(1), json!(null)), 0),
+            (status(None, waits, ended(1)), 0),
+            (status(None, ended(2), ended(1)), 1),
+        ];
+        for pair in shown.windows(2) {
+            let [(before, _), (after, count)] = pair else { panic!("two") };
+            assert_eq!(reasons(Some(before), after), vec![started; *count]);
         }
     }
 }
