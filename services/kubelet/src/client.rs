@@ -109,7 +109,7 @@ pub enum ClientError {
         /// Where it listens.
         at: String,
         /// The cause.
-        source: EndpointError,
+        source: Box<EndpointError>,
     },
     /// The server does not answer.
     #[error("{server} did not answer within {} s", ANSWER_WITHIN.as_secs())]
@@ -277,7 +277,7 @@ impl NodeClient {
         self.endpoint.connect().await.map_err(|source| ClientError::Connect {
             server: self.server.clone(),
             at: self.endpoint.to_string(),
-            source,
+            source: Box::new(source),
         })
     }
 
