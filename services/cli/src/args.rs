@@ -72,11 +72,11 @@ pub enum Command {
     Events(Events),
     /// Print the logs of a container in a pod
     Logs(Logs),
-    /// Run a command in a container on this machine. Its exit status is that of the command
+    /// Run a command in a container, here or behind a hub. Its exit status is that of the command
     Exec(pods::Exec),
-    /// Connect to the process of a container on this machine
+    /// Connect to the process of a container, here or behind a hub
     Attach(pods::Attach),
-    /// Lead local ports to ports of a pod on this machine
+    /// Lead local ports to ports of a pod, here or behind a hub
     PortForward(pods::PortForward),
     /// List the events of a stream
     History(History),
