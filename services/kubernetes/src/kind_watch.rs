@@ -4,6 +4,7 @@
 //! **catches up**: a list of nothing gives the version that the API has now, and a short watch sends a bookmark
 //! soon. The watch has caught up once it is at that version.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +111,8 @@ pub(crate) struct KindWatch {
     pub(crate) begun: KindOrders,
     /// The epoch in which it has not caught up.
     pub(crate) behind: Option<u64>,
+    /// News that the source has not taken: an order may interrupt a turn between two of them.
+    pub(crate) unsent: VecDeque<KindMessage>,
 }
 
 /// The receiver of the messages is gone: the source ends.
@@ -177,6 +180,7 @@ impl KindWatch {
 
     /// Sends the next request of the reflector, and takes its answer.
     async fn turn(&mut self, reflector: &mut Reflector) -> Result<(), Setback> {
+        self.send_unsent().await?;
         match reflector.next().clone() {
             NextRequest::Page { token } => self.page(reflector, token.as_deref()).await,
             NextRequest::Watch { version } => self.watch(reflector, &version).await,
@@ -195,10 +199,11 @@ impl KindWatch {
             request::page(self.kind, &self.selection, token).map_err(RequestError::from)?;
         let answer = timeout(ANSWER_WITHIN, send::<Page>(&self.connection.client, request)).await;
         let (metadata, items) = answer.map_err(|_| RequestError::Silent(ANSWER_WITHIN))??.items();
+        // The reflector goes on from here, so all of it is kept until it is sent.
         for step in reflector.take_page(metadata, items).map_err(RequestError::from)? {
-            self.say(KindNews::Step(step)).await?;
+            self.keep(KindNews::Step(step));
         }
-        Ok(())
+        Ok(self.send_unsent().await?)
     }
 
     async fn watch(&mut self, reflector: &mut Reflector, version: &str) -> Result<(), Setback> {
@@ -285,7 +290,7 @@ impl KindWatch {
 
     /// Whether the server is still one of the same cluster. Before a list is believed that may remove
     /// objects, this is certain.
-    async fn is_same_cluster(&self) -> Result<bool, Setback> {
+    async fn is_same_cluster(&mut self) -> Result<bool, Setback> {
         let found = look(&self.connection.client).await?.cluster;
         if *found == *self.cluster {
             return Ok(true);
@@ -296,7 +301,7 @@ impl KindWatch {
 
     /// Reports a failure and pauses.
     async fn fail(
-        &self,
+        &mut self,
         reflector: &mut Reflector,
         error: &RequestError,
         pause: Duration,
@@ -321,9 +326,84 @@ impl KindWatch {
         Ok(())
     }
 
-    /// Sends a message, and waits while the source is busy.
-    async fn say(&self, news: KindNews) -> Result<(), SourceEnd> {
+    /// Sends news, and waits while the source is busy. Cancelled, it keeps them.
+    async fn say(&mut self, news: KindNews) -> Result<(), SourceEnd> {
+        self.keep(news);
+        self.send_unsent().await
+    }
+
+    /// Keeps news that are sent next.
+    fn keep(&mut self, news: KindNews) {
         let message = KindMessage { kind: self.kind, relists: self.begun.relists, news };
-        self.messages.send(message).await.map_err(|_| SourceEnd)
+        self.unsent.push_back(message);
+    }
+
+    /// Sends what is kept, in order. Cancel safe.
+    async fn send_unsent(&mut self) -> Result<(), SourceEnd> {
+        while !self.unsent.is_empty() {
+            let room = self.messages.reserve().await.map_err(|_| SourceEnd)?;
+            if let Some(message) = self.unsent.pop_front() {
+                room.send(message);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_apiserver::ApiServer;
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Objects of the test, on one page.
+    const OBJECTS: usize = 40;
+
+    /// An order interrupts a turn wherever it waits. What the turn has read is in the reflector's version then, and
+    /// is not requested again.
+    #[tokio::test(start_paused = true)]
+    async fn an_order_in_the_middle_of_a_page_loses_nothing_of_it() {
+        let server = ApiServer::new(|| 1_700_000_000_000, || 7);
+        for number in 0..OBJECTS {
+            let object = json!({"metadata": {"name": format!("c{number}")}});
+            let path = "/api/v1/namespaces/default/configmaps";
+            let (code, answer) = server.request(Method::POST, path, Some(&object));
+            assert_eq!(code, 201, "{answer}");
+        }
+        let (orders, receiver) = watch::channel(KindOrders::default());
+        // A source that is busy takes one message at a time.
+        let (messages, mut taken) = mpsc::channel(1);
+        let watch = KindWatch {
+            connection: Connection::over(server, "the server in memory"),
+            kind: Kind::ConfigMap,
+            selection: Selection::default(),
+            cluster: "c".into(),
+            messages,
+            orders: receiver,
+            begun: KindOrders::default(),
+            behind: None,
+            unsent: VecDeque::new(),
+        };
+        let running = tokio::spawn(watch.run());
+        let mut applied = 0;
+        let mut has_listed = false;
+        for takeover in 1.. {
+            let message = taken.recv().await.expect("it runs");
+            match message.news {
+                KindNews::Step(Step::InitApply(_)) => applied += 1,
+                KindNews::Step(Step::InitDone { .. }) => has_listed = true,
+                KindNews::CaughtUp { .. } => break,
+                _ => {}
+            }
+            if takeover < 10 {
+                orders.send_replace(KindOrders { takeover, relists: 0 });
+                // The order interrupts the turn before the next message is taken.
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!((applied, has_listed), (OBJECTS, true));
+        running.abort();
     }
 }

@@ -5,7 +5,7 @@
 //! (until it answers)     (per kind)        (nothing on its way)
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,9 @@ const FETCH_WITHIN: Duration = Duration::from_secs(10);
 /// The pauses of a request for objects that failed, doubled from the first to the last.
 const FETCH_PAUSE_MIN: Duration = Duration::from_millis(100);
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Refusals of a kind after which a takeover does not wait for it: half a minute of them.
+const REFUSALS_MAX: u32 = 4;
 
 /// The pause before the server is looked at again at the start.
 const START_PAUSE: Duration = Duration::from_secs(1);
@@ -121,6 +124,8 @@ struct CatchUp {
     epoch: u64,
     /// The kinds whose watches have not caught up.
     behind: BTreeSet<Kind>,
+    /// How often the server has refused each of them.
+    refusals: BTreeMap<Kind, u32>,
 }
 
 /// The ways to the controller.
@@ -392,8 +397,7 @@ impl Running {
                 if !is_refused {
                     return Ok(());
                 }
-                // A kind that may not be read any more holds up no takeover.
-                self.end_catch_up(kind, self.orders.takeover).await
+                self.note_refusal(kind).await
             }
             KindNews::CaughtUp { epoch } => self.end_catch_up(kind, epoch).await,
             KindNews::OtherCluster { found } => {
@@ -411,13 +415,30 @@ impl Running {
         if !takeover.is_live {
             return self.context.events.send(SourceEvent::TakenOver { epoch }).await;
         }
-        // A kind that may not be read is not followed.
-        let followed = self.first_lists.iter();
-        let followed = followed.filter(|(_, first)| **first == FirstList::Complete);
-        let behind = followed.map(|(kind, _)| *kind).collect();
-        self.catch_up = Some(CatchUp { epoch, behind });
+        let (behind, refusals) = (self.followed(), BTreeMap::new());
+        self.catch_up = Some(CatchUp { epoch, behind, refusals });
         self.order(KindOrders { takeover: epoch, ..self.orders });
         self.answer_takeover().await
+    }
+
+    /// The kinds that are followed. One that may not be read is not.
+    fn followed(&self) -> BTreeSet<Kind> {
+        let followed = self.first_lists.iter();
+        let followed = followed.filter(|(_, first)| **first == FirstList::Complete);
+        followed.map(|(kind, _)| *kind).collect()
+    }
+
+    /// Notes that the server refuses a kind. One that may not be read any more holds up no takeover; a server that
+    /// has just started may refuse what it allows a moment later.
+    async fn note_refusal(&mut self, kind: Kind) -> Result<(), SourceError> {
+        let Some(catch_up) = &mut self.catch_up else { return Ok(()) };
+        let refusals = catch_up.refusals.entry(kind).or_default();
+        *refusals += 1;
+        if *refusals < REFUSALS_MAX {
+            return Ok(());
+        }
+        let epoch = catch_up.epoch;
+        self.end_catch_up(kind, epoch).await
     }
 
     fn order(&mut self, orders: KindOrders) {
@@ -478,6 +499,7 @@ impl Running {
             orders: receiver,
             begun: self.orders,
             behind: None,
+            unsent: VecDeque::new(),
         }
     }
 
@@ -581,6 +603,11 @@ impl Running {
                 );
                 self.objects.forget_versions();
                 self.view.forget_versions();
+                // All of it is listed anew before a takeover is answered.
+                let followed = self.followed();
+                if let Some(catch_up) = &mut self.catch_up {
+                    catch_up.behind = followed;
+                }
                 self.order(KindOrders { relists: self.orders.relists + 1, ..self.orders });
             }
             Verdict::OtherCluster => {
