@@ -55,6 +55,7 @@ pub(crate) enum FailureKind {
     Fenced,
     Follow,
     Partition,
+    Sources,
     Write,
 }
 
@@ -70,13 +71,14 @@ impl ChangeKind {
 }
 
 impl FailureKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::LogMetadata,
         Self::Claim,
         Self::Engine,
         Self::Fenced,
         Self::Follow,
         Self::Partition,
+        Self::Sources,
         Self::Write,
     ];
 
@@ -88,6 +90,7 @@ impl FailureKind {
             Self::Fenced => "fenced",
             Self::Follow => "follow",
             Self::Partition => "partition",
+            Self::Sources => "sources",
             Self::Write => "write",
         }
     }

@@ -16,6 +16,10 @@ pub(super) enum PublishError {
     Claim(#[from] ClaimError),
     #[error("another controller has claimed the log")]
     Fenced,
+    #[error(
+        "the sources do not catch up with what another controller published; the log is given up"
+    )]
+    SourcesBehind,
     #[error("stream {stream} accepts no more events in this epoch: {why}")]
     StreamStopped { stream: StreamId, why: String },
     /// No failure: the next epoch can append to it.
@@ -38,6 +42,7 @@ impl PublishError {
             Self::Follow(_) => FailureKind::Follow,
             Self::Claim(_) => FailureKind::Claim,
             Self::Fenced => FailureKind::Fenced,
+            Self::SourcesBehind => FailureKind::Sources,
             Self::LogMetadata(_) => FailureKind::LogMetadata,
             Self::Write(_) | Self::Heartbeats(_) | Self::StreamStopped { .. } => FailureKind::Write,
             Self::PartitionReturned { .. } => FailureKind::Partition,
@@ -56,9 +61,9 @@ impl PublishError {
         }
     }
 
-    /// Whether another controller has become the writer.
+    /// Whether another controller has become the writer, or is to have the chance.
     pub(super) fn is_to_another_writer(&self) -> bool {
-        matches!(self, Self::Fenced | Self::Claim(ClaimError::Lost { .. }))
+        matches!(self, Self::Fenced | Self::SourcesBehind | Self::Claim(ClaimError::Lost { .. }))
     }
 }
 

@@ -4,7 +4,8 @@
 //! comparison would publish pods again that the writer has replaced. A standby's watch of a Kubernetes API
 //! may be behind that of the writer. The comparison would then take back what the writer has published:
 //! a deleted pod would come back under its UID, and a new one would go. So there is no time after which the
-//! comparison begins without an answer: a writer whose sources stay lost yields the log to a standby.
+//! comparison begins without an answer: a writer whose sources stay behind gives the log up, for a standby whose
+//! sources may follow.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl Publisher {
     /// takeover, if another controller wrote the log.
     ///
     /// # Errors
-    /// The log is lost meanwhile; nothing was compared.
+    /// The log is lost meanwhile, or given up; nothing was compared.
     pub(super) async fn take_over(
         &mut self,
         log: &mut WritableLog,
@@ -47,6 +48,7 @@ impl Publisher {
         let takeover = Some(Takeover { epoch, published, is_live: self.heard_another });
         self.role.send_replace(WriterRole::Writer { takeover });
         let mut usual = pin!(sleep(ANSWER_USUAL));
+        let mut given_up = pin!(sleep(ANSWER_USUAL + self.timings.source_loss_max));
         let mut is_late = false;
         let mut waiting = self.answering_sources;
         let mut events = Vec::new();
@@ -55,7 +57,13 @@ impl Publisher {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
                 error = heartbeats.failed() => return Err(error),
-                result = log.advance() => result?,
+                result = log.advance() => {
+                    result?;
+                    if is_late {
+                        // It may have shown another trouble.
+                        self.show_late();
+                    }
+                }
                 received = self.source.recv_many(&mut events, self.group_events) => {
                     if received == 0 {
                         return Ok(());
@@ -70,8 +78,9 @@ impl Publisher {
                 () = &mut usual, if !is_late => {
                     is_late = true;
                     tracing::warn!(waiting, "{LATE}");
-                    self.progress.send_modify(|progress| progress.trouble = Some(LATE.to_owned()));
+                    self.show_late();
                 }
+                () = &mut given_up => return Err(PublishError::SourcesBehind),
             }
         }
         if is_late {
@@ -79,5 +88,13 @@ impl Publisher {
             log.show_away();
         }
         Ok(())
+    }
+
+    fn show_late(&self) {
+        self.progress.send_if_modified(|progress| {
+            let is_shown = progress.trouble.as_deref() == Some(LATE);
+            progress.trouble = Some(LATE.to_owned());
+            !is_shown
+        });
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct ScriptedSource {
     list: Option<Vec<Object>>,
     has_listed: bool,
     fails: bool,
+    answers: bool,
 }
 
 impl ScriptedSource {
@@ -38,12 +39,18 @@ impl ScriptedSource {
     pub(crate) fn new(kind: SourceKind) -> (mpsc::Sender<SourceEvent>, Self) {
         let (sender, events) = mpsc::channel(SCRIPT_EVENTS_MAX);
         let known = KnownObjects::new(kind);
-        (sender, Self { kind, events, known, list: None, has_listed: false, fails: false })
+        let (list, has_listed, fails, answers) = (None, false, false, false);
+        (sender, Self { kind, events, known, list, has_listed, fails, answers })
     }
 
     /// The source, failing once the test has dropped the sender.
     pub(crate) fn failing(self) -> Self {
         Self { fails: true, ..self }
+    }
+
+    /// The source, answering takeovers where the test says so.
+    pub(crate) fn answering(self) -> Self {
+        Self { answers: true, ..self }
     }
 
     /// What the source sends for an event of the script.
@@ -95,6 +102,10 @@ impl Source for ScriptedSource {
 
     fn wants_removals(&self) -> bool {
         true
+    }
+
+    fn answers_takeover(&self) -> bool {
+        self.answers
     }
 
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {

@@ -124,6 +124,62 @@ async fn a_standby_takes_over_at_once_when_the_writer_stops_in_order() {
     world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_takeover_compares_nothing_before_its_sources_have_answered() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([pod("p", "c")]).await;
+    let (source, script) = ScriptedSource::new(SourceKind::OTHER);
+    let sources: Vec<Box<dyn Source>> = vec![Box::new(script.answering())];
+    let standby = world.elsewhere().start_with(sources, source).await;
+    // Its source is behind that of the writer: it has no pod.
+    standby.send([SourceEvent::Init, SourceEvent::InitDone]).await;
+    standby.stands_by().await;
+    writing.controller.stop().await;
+    let mut progress = standby.controller.progress();
+    let is_late = |now: &Progress| now.trouble.as_ref().is_some_and(|it| it.contains("caught up"));
+    let late = timeout(Duration::from_mins(1), progress.wait_for(is_late));
+    let epoch = late.await.expect("it is named").expect("it runs").epoch.0;
+    assert!(!progress.borrow().reconciled);
+    world.check("node/a", &["d/pod/p"]).await;
+    // A late answer counts as an early one does.
+    let caught_up =
+        [SourceEvent::Apply(pod("p", "c"), Cause::default()), SourceEvent::TakenOver { epoch }];
+    standby.send(caught_up).await;
+    standby.reconciled(epoch - 1).await;
+    assert_eq!(progress.borrow().trouble, None);
+    standby.controller.stop().await;
+    world.check("node/a", &["d/pod/p"]).await;
+    let removals = world.events_in("node/a").await.into_iter().filter(|it| it.starts_with('-'));
+    assert_eq!(removals.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_whose_sources_stay_behind_gives_the_log_to_a_standby() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([pod("p", "c")]).await;
+    let (source, script) = ScriptedSource::new(SourceKind::OTHER);
+    let sources: Vec<Box<dyn Source>> = vec![Box::new(script.answering())];
+    let behind = world.elsewhere().start_with(sources, source).await;
+    behind.send([SourceEvent::Init, SourceEvent::InitDone]).await;
+    behind.stands_by().await;
+    writing.controller.stop().await;
+    let mut progress = behind.controller.progress();
+    let claimed = progress.wait_for(|now| !now.is_standby && now.epoch.0 > 1);
+    let epoch = timeout(SOON, claimed).await.expect("soon").expect("it runs").epoch;
+    let standby = world.elsewhere().start().await;
+    standby.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    standby.send([SourceEvent::InitDone]).await;
+    standby.stands_by().await;
+    let mut progress = standby.controller.progress();
+    let taken = progress.wait_for(|now| now.reconciled && now.epoch > epoch);
+    timeout(Duration::from_hours(1), taken).await.expect("in time").expect("it runs");
+    world.check("node/a", &["d/pod/p"]).await;
+    drop(behind);
+    standby.controller.stop().await;
+}
+
 #[tokio::test]
 async fn a_standby_takes_over_from_a_writer_that_died_after_its_silence() {
     let timings = WriterTimings {
