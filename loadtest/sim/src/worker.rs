@@ -198,8 +198,8 @@ impl<M: Meta> Worker<M> {
             let found: Vec<_> = machine.pods.values().map(|r| r.record.clone()).collect();
             (workers, found)
         };
-        let complete = Completeness { view: view.is_complete, files: true };
-        for step in worker_set::changes(&desired, &workers, &found, complete) {
+        let complete = Completeness { view: view.is_complete, ..Completeness::default() };
+        for step in worker_set::changes(&desired, &workers, &found, &complete) {
             let mut machine = lock(&self.machine);
             match step {
                 WorkerChange::Add(key) => {

@@ -61,15 +61,19 @@ pub(crate) struct DesiredState {
     complete: bool,
     /// Whether a static pod that is absent has no file any more.
     has_all_files: bool,
+    /// Static pods whose files were seen to go.
+    removed_files: BTreeSet<ResourceKey>,
 }
 
 /// What the absence of a pod from the desired pods means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completeness {
     /// The view of the cloud is complete: an absent pod of it ends.
     pub view: bool,
     /// The files of the node are complete: an absent static pod ends.
     pub files: bool,
+    /// Static pods that end although the files are not complete: theirs were seen to go.
+    pub removed: BTreeSet<ResourceKey>,
 }
 
 /// The result of an event.
@@ -126,6 +130,7 @@ impl DesiredState {
             listed: None,
             complete: false,
             has_all_files: false,
+            removed_files: BTreeSet::new(),
         }
     }
 
@@ -141,12 +146,14 @@ impl DesiredState {
 
     /// Whether a pod that is absent from this state must end: the last listing of its origin was complete.
     pub(crate) fn completeness(&self) -> Completeness {
-        Completeness { view: self.complete, files: self.has_all_files }
+        let removed = self.removed_files.clone();
+        Completeness { view: self.complete, files: self.has_all_files, removed }
     }
 
     /// Replaces the static pods. A static pod keeps its name from a pod of the view.
     pub(crate) fn set_static(&mut self, found: &StaticPods) {
         self.has_all_files = found.is_complete;
+        self.removed_files = found.removed.clone();
         let gone =
             self.pods.extract_if(.., |key, pod| pod.is_static && !found.pods.contains_key(key));
         let gone: Vec<ResourceKey> = gone.map(|(key, _)| key).collect();

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! What cannot be looked at is never taken for gone: while the folder cannot be listed, or a file has no pod, the
-//! pods of before stay.
+//! pods of before stay, but for those whose files were seen to go.
 
 mod folder;
 mod pod_file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,12 +30,14 @@ pub(crate) struct StaticPods {
     pub(crate) pods: BTreeMap<ResourceKey, PodFile>,
     /// Whether a pod that is absent has no file any more.
     pub(crate) is_complete: bool,
+    /// Where that is not known of all, the pods whose files were seen to go.
+    pub(crate) removed: BTreeSet<ResourceKey>,
 }
 
 impl StaticPods {
     /// The pods of a node without a folder: there are none.
     pub(crate) fn none() -> Self {
-        Self { pods: BTreeMap::new(), is_complete: true }
+        Self { is_complete: true, ..Self::default() }
     }
 }
 

@@ -261,7 +261,7 @@ impl Supervisor {
         let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.pod.clone()));
         let found = self.shared.store.pods();
         let complete = self.desired.completeness();
-        let changes = worker_set::changes(&uids, &workers.collect(), &found, complete);
+        let changes = worker_set::changes(&uids, &workers.collect(), &found, &complete);
         self.update_assignments();
         let traces = std::mem::take(&mut self.traces);
         let mut added = Vec::new();
@@ -338,7 +338,11 @@ impl Supervisor {
         for key in keys {
             let Some(desired) = self.desired.pods().get(&key) else { continue };
             match found.iter().find(|record| record.uid == desired.uid) {
-                Some(record) => adopted.push((record.clone(), desired.clone())),
+                Some(record) => {
+                    // A record that was recovered does not state its origin.
+                    let record = PodRecord { is_static: desired.is_static, ..record.clone() };
+                    adopted.push((record, desired.clone()));
+                }
                 None => {
                     let pod = desired.pod.decode();
                     let record = PodRecord::of(&key, &desired.uid, &pod, Timestamp::now());
@@ -366,7 +370,8 @@ impl Supervisor {
             let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
-            let failure = admitted.err();
+            // The node's own pods have room: a failure is final, and no cloud would make another one.
+            let failure = admitted.err().filter(|_| !record.is_static);
             match &failure {
                 None => taken.add(requests),
                 Some(AdmissionFailure { message, .. }) => {

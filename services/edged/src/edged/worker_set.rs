@@ -37,12 +37,15 @@ pub fn changes(
     desired: &BTreeMap<ResourceKey, PodUid>,
     workers: &BTreeMap<PodUid, WorkedPod>,
     found: &[PodRecord],
-    complete: Completeness,
+    complete: &Completeness,
 ) -> Vec<WorkerChange> {
     let mut changes = Vec::new();
     let mut occupied = BTreeSet::new();
     let superseded = |key: &ResourceKey, uid: &PodUid, is_static: bool| {
-        let is_gone = if is_static { complete.files } else { complete.view };
+        let is_gone = match is_static {
+            true => complete.files || complete.removed.contains(key),
+            false => complete.view,
+        };
         desired.get(key).map_or(is_gone, |d| d != uid)
     };
     for (uid, WorkedPod { key, is_static }) in workers {
@@ -89,8 +92,12 @@ mod tests {
         }
     }
 
-    const NOTHING: Completeness = Completeness { view: false, files: false };
-    const VIEW: Completeness = Completeness { view: true, files: false };
+    const NOTHING: Completeness = of_view(false);
+    const VIEW: Completeness = of_view(true);
+
+    const fn of_view(view: bool) -> Completeness {
+        Completeness { view, files: false, removed: BTreeSet::new() }
+    }
 
     fn worked(name: &str) -> WorkedPod {
         WorkedPod { key: key(name), is_static: false }
@@ -99,7 +106,7 @@ mod tests {
     #[test]
     fn a_desired_pod_without_a_worker_gets_one() {
         let desired = BTreeMap::from([(key("a"), uid("1"))]);
-        let changes = changes(&desired, &BTreeMap::new(), &[], NOTHING);
+        let changes = changes(&desired, &BTreeMap::new(), &[], &NOTHING);
         assert_eq!(changes, [WorkerChange::Add(key("a"))]);
     }
 
@@ -107,9 +114,9 @@ mod tests {
     fn absence_before_the_first_complete_view_ends_nothing() {
         let workers = BTreeMap::from([(uid("1"), worked("a"))]);
         let found = [record("b", "2")];
-        assert_eq!(changes(&BTreeMap::new(), &workers, &found, NOTHING), []);
+        assert_eq!(changes(&BTreeMap::new(), &workers, &found, &NOTHING), []);
         assert_eq!(
-            changes(&BTreeMap::new(), &workers, &found, VIEW),
+            changes(&BTreeMap::new(), &workers, &found, &VIEW),
             [WorkerChange::Remove(uid("1")), WorkerChange::Orphan(record("b", "2"))]
         );
     }
@@ -118,13 +125,13 @@ mod tests {
     fn another_uid_under_the_same_name_is_a_removal_then_an_addition() {
         let desired = BTreeMap::from([(key("a"), uid("2"))]);
         let workers = BTreeMap::from([(uid("1"), worked("a"))]);
-        assert_eq!(changes(&desired, &workers, &[], NOTHING), [WorkerChange::Remove(uid("1"))]);
+        assert_eq!(changes(&desired, &workers, &[], &NOTHING), [WorkerChange::Remove(uid("1"))]);
         // A pod that an earlier run of this process left under the name ends first, too.
         let found = [record("a", "1")];
-        let left = changes(&desired, &BTreeMap::new(), &found, NOTHING);
+        let left = changes(&desired, &BTreeMap::new(), &found, &NOTHING);
         assert_eq!(left, [WorkerChange::Orphan(record("a", "1"))]);
         assert_eq!(
-            changes(&desired, &BTreeMap::new(), &[], NOTHING),
+            changes(&desired, &BTreeMap::new(), &[], &NOTHING),
             [WorkerChange::Add(key("a"))]
         );
     }
@@ -134,7 +141,7 @@ mod tests {
         let desired = BTreeMap::from([(key("a"), uid("1"))]);
         let found = [record("a", "1")];
         assert_eq!(
-            changes(&desired, &BTreeMap::new(), &found, VIEW),
+            changes(&desired, &BTreeMap::new(), &found, &VIEW),
             [WorkerChange::Add(key("a"))]
         );
     }
@@ -145,12 +152,17 @@ mod tests {
         let found = [is_static(record("a", "1")), record("b", "2")];
         let workers = BTreeMap::from([(uid("3"), WorkedPod { is_static: true, ..worked("c") })]);
         assert_eq!(
-            changes(&BTreeMap::new(), &workers, &found, VIEW),
+            changes(&BTreeMap::new(), &workers, &found, &VIEW),
             [WorkerChange::Orphan(record("b", "2"))]
         );
-        let files = Completeness { view: false, files: true };
+        // One file was seen to go, whatever becomes of the others.
+        let removed = [key("c")].into();
+        let one = Completeness { removed, ..NOTHING };
+        let remove = [WorkerChange::Remove(uid("3"))];
+        assert_eq!(changes(&BTreeMap::new(), &workers, &found, &one), remove);
+        let files = Completeness { files: true, ..NOTHING };
         assert_eq!(
-            changes(&BTreeMap::new(), &workers, &found, files),
+            changes(&BTreeMap::new(), &workers, &found, &files),
             [WorkerChange::Remove(uid("3")), WorkerChange::Orphan(is_static(record("a", "1")))]
         );
     }

@@ -1,16 +1,19 @@
 //! The folder of static pods: which files there are, and which of them are read.
 //!
-//! A file is read once it is the same at two looks, so one that is being written is not read in its middle. The
-//! first look reads at once: the node starts, and waits for its pods.
+//! A file is read once it is the same at two looks, so one that is being written is not read in its middle, and it is
+//! gone once two looks lack it: some editors remove a file before they write it anew. The first look reads at once:
+//! the node starts, and waits for its pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_telemetry::error_chain;
+use nix::fcntl::OFlag;
 
 use super::StaticPods;
 use super::pod_file::{FILE_BYTES_MAX, PodFile, PodFileError};
@@ -24,9 +27,13 @@ pub(super) struct PodFolder {
     path: PathBuf,
     node: NodeName,
     /// The files, by name.
-    files: BTreeMap<String, KnownFile>,
+    files: BTreeMap<OsString, KnownFile>,
     /// Whether a look has listed the folder.
     has_listed: bool,
+    /// The file system of the folder, as it was listed first.
+    device: Option<u64>,
+    /// The pods whose files went, while it is not known of all files whether they have pods.
+    removed: BTreeSet<ResourceKey>,
     /// Why the folder as a whole cannot be followed, as it was logged last.
     trouble: Option<String>,
 }
@@ -44,6 +51,8 @@ struct KnownFile {
     trouble: Option<String>,
     /// Whether another file has its pod, too.
     is_second: bool,
+    /// Whether the last look lacked it.
+    is_missing: bool,
 }
 
 /// Changes with the content of a file.
@@ -65,12 +74,20 @@ enum FileTrouble {
 
 impl PodFolder {
     pub(super) fn new(path: PathBuf, node: NodeName) -> Self {
-        Self { path, node, files: BTreeMap::new(), has_listed: false, trouble: None }
+        Self {
+            path,
+            node,
+            files: BTreeMap::new(),
+            has_listed: false,
+            device: None,
+            removed: BTreeSet::new(),
+            trouble: None,
+        }
     }
 
     /// Looks at the folder, and reads what has changed. Returns the pods.
     pub(super) fn look(&mut self) -> StaticPods {
-        let is_listed = match list(&self.path) {
+        let is_listed = match self.list() {
             Ok(listed) => {
                 self.update(listed);
                 self.trouble = None;
@@ -89,8 +106,24 @@ impl PodFolder {
         self.pods(is_listed)
     }
 
-    fn update(&mut self, listed: BTreeMap<String, io::Result<FileStamp>>) {
-        self.files.retain(|name, _| listed.contains_key(name));
+    /// Lists the folder. One on another file system is not the one that was followed: its own was unmounted.
+    fn list(&mut self) -> io::Result<BTreeMap<OsString, io::Result<FileStamp>>> {
+        let device = fs::metadata(&self.path)?.dev();
+        if *self.device.get_or_insert(device) != device {
+            return Err(io::Error::other("it is on another file system than before"));
+        }
+        list(&self.path)
+    }
+
+    fn update(&mut self, listed: BTreeMap<OsString, io::Result<FileStamp>>) {
+        self.files.retain(|name, file| {
+            let was_missing = std::mem::replace(&mut file.is_missing, !listed.contains_key(name));
+            let is_gone = was_missing && file.is_missing;
+            if is_gone && let Some((key, _)) = file.pod.take() {
+                self.removed.insert(key);
+            }
+            !is_gone
+        });
         let is_first = !std::mem::replace(&mut self.has_listed, true);
         for (name, stamp) in listed {
             let file = self.files.entry(name.clone()).or_default();
@@ -113,6 +146,10 @@ impl PodFolder {
                     (file.pod, file.trouble) = (Some((key, pod)), None);
                 }
                 Err(error) => {
+                    if matches!(error, FileTrouble::Io(_)) {
+                        // The next look tries again, also if nothing changes.
+                        file.read = None;
+                    }
                     let trouble = error_chain(&error);
                     if file.trouble.as_ref() != Some(&trouble) {
                         tracing::warn!(%path, error = trouble, "a file has no static pod; the pod of before stays");
@@ -132,22 +169,23 @@ impl PodFolder {
             let Some((key, pod)) = &file.pod else { continue };
             let is_second = pods.contains_key(key);
             if is_second && !file.is_second {
-                tracing::warn!(file = name, pod = %key, "an earlier file has this static pod, too, and counts");
+                tracing::warn!(file = %name.display(), pod = %key, "an earlier file has this static pod, too, and counts");
             }
             file.is_second = is_second;
             pods.entry(key.clone()).or_insert_with(|| pod.clone());
         }
-        StaticPods { pods, is_complete }
+        self.removed.retain(|key| !is_complete && !pods.contains_key(key));
+        StaticPods { pods, is_complete, removed: self.removed.clone() }
     }
 }
 
 /// The files of a folder, by name. Hidden files are not meant, nor are folders.
-fn list(path: &Path) -> io::Result<BTreeMap<String, io::Result<FileStamp>>> {
+fn list(path: &Path) -> io::Result<BTreeMap<OsString, io::Result<FileStamp>>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with('.') {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }
         // A link counts as what it leads to.
@@ -165,7 +203,13 @@ fn list(path: &Path) -> io::Result<BTreeMap<String, io::Result<FileStamp>>> {
 
 fn read(path: &Path, node: &NodeName) -> Result<(ResourceKey, PodFile), FileTrouble> {
     let mut text = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    // A pipe under the name of a file would wait for its writer.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file any more").into());
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
     Ok(PodFile::parse(node, &text)?)
 }
 
@@ -218,6 +262,8 @@ mod tests {
         assert_eq!((names(&found), found.is_complete), (vec!["a-gw", "b-gw"], true));
         fs::remove_file(path("a.yaml")).expect("removed");
         let found = folder.look();
+        assert_eq!(names(&found), ["a-gw", "b-gw"], "it may be written anew");
+        let found = folder.look();
         assert_eq!((names(&found), found.is_complete), (vec!["b-gw"], true));
     }
 
@@ -238,9 +284,36 @@ mod tests {
         let _ = folder.look();
         let found = folder.look();
         assert_eq!((names(&found), found.is_complete), (vec!["c-gw"], true));
+        // What another file has says nothing of one that goes.
+        fs::write(below.join("note.txt"), "no pod").expect("written");
+        fs::remove_file(below.join("a.yaml")).expect("removed");
+        let _ = folder.look();
+        let found = folder.look();
+        let removed: Vec<_> = found.removed.iter().map(ResourceKey::name).collect();
+        assert_eq!((names(&found), found.is_complete, removed), (vec![], false, vec!["c-gw"]));
+        fs::write(below.join("a.yaml"), pod("c")).expect("written");
+        let _ = folder.look();
+        let found = folder.look();
+        assert_eq!((names(&found), found.removed.len()), (vec!["c-gw"], 0));
         fs::remove_dir_all(&below).expect("removed");
         let found = folder.look();
         assert_eq!((names(&found), found.is_complete), (vec!["c-gw"], false));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_looked_at_is_read_when_it_can_be() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (link, target) = (dir.path().join("a.yaml"), dir.path().join(".target"));
+        std::os::unix::fs::symlink(&target, &link).expect("linked");
+        let mut folder = folder(dir.path());
+        assert_eq!(folder.look(), StaticPods::default(), "it leads nowhere");
+        fs::write(&target, pod("a")).expect("written");
+        let _ = folder.look();
+        let found = folder.look();
+        assert_eq!((names(&found), found.is_complete), (vec!["a-gw"], true));
+        fs::remove_file(&target).expect("removed");
+        let found = folder.look();
+        assert_eq!((names(&found), found.is_complete), (vec!["a-gw"], false), "the link is there");
     }
 
     #[test]
@@ -255,6 +328,7 @@ mod tests {
         let pod = found.pods.values().next().expect("a pod");
         assert_eq!(pod.object["spec"]["containers"][0]["name"], "main");
         fs::remove_file(dir.path().join("a.yaml")).expect("removed");
+        let _ = folder.look();
         let found = folder.look();
         let pod = found.pods.values().next().expect("a pod");
         assert_eq!(pod.object["spec"]["containers"][0]["name"], "other");

@@ -126,6 +126,8 @@ fn complete(object: &mut Value, node: &NodeName, uid: &PodUid) -> Result<(), Pod
     ] {
         metadata.remove(field);
     }
+    // A field without a value is not there.
+    metadata.retain(|_, value| !value.is_null());
     metadata.insert("name".to_owned(), name.into());
     metadata.insert("uid".to_owned(), uid.as_str().into());
     metadata.entry("namespace").or_insert_with(|| "default".into());
@@ -211,9 +213,12 @@ fn named_by_volume(volume: &Volume) -> Option<&'static str> {
             source.cluster_trust_bundle.as_ref().map(|_| "a ClusterTrustBundle")
         }
     });
+    let driver = volume.csi.as_ref();
     if volume.config_map.is_some() {
         Some("a ConfigMap")
-    } else if volume.secret.is_some() {
+    } else if volume.secret.is_some()
+        || driver.is_some_and(|driver| driver.node_publish_secret_ref.is_some())
+    {
         Some("a Secret")
     } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
         Some("a PersistentVolumeClaim")
@@ -281,6 +286,15 @@ spec:
     }
 
     #[test]
+    fn a_field_without_a_value_is_not_there() {
+        let text = POD.replace("  name: web\n", "  name: web\n  namespace:\n  annotations:\n");
+        let (key, pod) = parse(&text).expect("a pod");
+        assert_eq!(key.to_string(), "default/pod/web-gw-1");
+        assert_eq!(pod.object["metadata"]["annotations"]["kubernetes.io/config.source"], "file");
+        assert_eq!(pod.object["spec"]["nodeName"], "gw-1");
+    }
+
+    #[test]
     fn what_is_no_static_pod_is_refused_by_its_cause() {
         let with = |from: &str, to: &str| POD.replace(from, to);
         let in_spec = |text: &str| format!("{POD}  {text}\n");
@@ -312,6 +326,10 @@ spec:
                     "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]",
                 ),
                 "names a token",
+            ),
+            (
+                in_spec("volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: s}}}]"),
+                "names a Secret",
             ),
             (in_container("envFrom: [{secretRef: {name: s}}]"), "names a Secret"),
             (
