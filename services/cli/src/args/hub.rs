@@ -1,6 +1,7 @@
 //! The flags of the commands that reach pods through a hub.
 
 use clap::Args;
+use headwater_event::NodeName;
 
 use super::tls::TlsArgs;
 
@@ -12,7 +13,7 @@ pub struct HubArgs {
     pub hub: Option<String>,
     /// The pod's node: with --hub, the container is the pod's first one then, too
     #[arg(long, value_name = "NAME", requires = "hub")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     #[command(flatten)]
     pub tls: TlsArgs,
 }

@@ -31,7 +31,7 @@ pub(super) async fn attach(args: Attach) -> CommandResult {
 async fn run(args: ContainerArgs, command: Option<Vec<String>>) -> CommandResult {
     let place = PodPlace { namespace: &args.namespace, word: &args.pod };
     let named = args.container.as_deref();
-    let target = PodTarget::find(&args.target, &args.hub, place, named).await?;
+    let target = PodTarget::find(&args.target, &args.hub, place, named.is_none()).await?;
     let has_terminal = std::io::stdin().is_terminal();
     if args.tty && !has_terminal {
         eprintln!(

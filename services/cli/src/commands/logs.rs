@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
 use super::get::by_name;
-use super::pod_target::{PodPlace, PodTarget};
+use super::pod_target::{PodPlace, PodTarget, check_no_tls};
 use crate::args::Logs;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::render::plain;
@@ -40,6 +40,7 @@ pub(super) async fn run(args: Logs) -> CommandResult {
     if args.hub.hub.is_some() {
         return through_hub(&args).await;
     }
+    check_no_tls(&args.hub)?;
     let selector = args.selector.as_deref();
     let selected = selector.map(|selector| Selector::parse(Some(selector), None)).transpose()?;
     let named = args.pod.as_deref().map(named).transpose()?;
@@ -97,7 +98,7 @@ async fn through_hub(args: &Logs) -> CommandResult {
     }
     let place = PodPlace { namespace: &args.namespace, word };
     let named = args.container.as_deref();
-    let target = PodTarget::find(&args.target, &args.hub, place, named).await?;
+    let target = PodTarget::find(&args.target, &args.hub, place, named.is_none()).await?;
     let request = LogRequest {
         namespace: args.namespace.clone(),
         container: target.container(named)?,

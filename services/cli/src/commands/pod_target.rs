@@ -1,5 +1,6 @@
 //! The pod that a command reaches, on this machine or through a hub, and the container in it.
 
+use headwater_event::NodeName;
 use headwater_identity::{Connector, TlsFiles, system_clock};
 use headwater_kubelet::client::NodeClient;
 use k8s_openapi::api::core::v1::Pod;
@@ -28,20 +29,21 @@ pub(super) struct PodPlace<'a> {
 
 impl PodTarget {
     /// Finds the pod: `up` has several nodes, each with a pod worker of its own, and a hub knows which node has the
-    /// pod. A hub lists the pods of a named node alone, so that the `container` must be named otherwise.
+    /// pod. A hub lists the pods of a named node alone: without one, a command that `needs_first` container of the pod
+    /// cannot know it.
     pub(super) async fn find(
         target: &Target,
         hub: &HubArgs,
         pod: PodPlace<'_>,
-        container: Option<&str>,
+        needs_first: bool,
     ) -> Result<Self, Failure> {
         let name = pod_name(pod.word)?;
         match &hub.hub {
-            Some(address) => Self::through(address, hub, pod.namespace, name, container).await,
-            None if is_given(&hub.tls) => {
-                Err(Failure::Usage("the certificates are those for --hub HOST:PORT".to_owned()))
+            Some(address) => Self::through(address, hub, pod.namespace, name, needs_first).await,
+            None => {
+                check_no_tls(hub)?;
+                Self::on_machine(target, pod.namespace, name).await
             }
-            None => Self::on_machine(target, pod.namespace, name).await,
         }
     }
 
@@ -50,9 +52,14 @@ impl PodTarget {
         hub: &HubArgs,
         namespace: &str,
         name: &str,
-        container: Option<&str>,
+        needs_first: bool,
     ) -> Result<Self, Failure> {
-        let node = hub.node.as_deref();
+        let node = hub.node.as_ref().map(NodeName::as_str);
+        if node.is_some() && hub.tls.insecure_loopback {
+            let words = "a hub without TLS takes no other host than this machine: name the container \
+                         with --container instead of --node";
+            return Err(Failure::Usage(words.to_owned()));
+        }
         let client = NodeClient::of_hub(address, connector(&hub.tls)?, node)
             .map_err(|error| Failure::Usage(error.to_string()))?;
         if node.is_some() {
@@ -60,7 +67,7 @@ impl PodTarget {
             let found = found.ok_or_else(|| Failure::not_found("pods", name))?;
             return Ok(Self::of(client, &found));
         }
-        if container.is_none() {
+        if needs_first {
             let words = "a hub lists the pods of a named node alone: name the container with \
                          --container, or the node with --node";
             return Err(Failure::Usage(words.to_owned()));
@@ -116,9 +123,13 @@ fn is_meant(pod: &Pod, namespace: &str, name: &str) -> bool {
         && pod.metadata.namespace.as_deref() == Some(namespace)
 }
 
-fn is_given(tls: &TlsArgs) -> bool {
-    let TlsArgs { tls_ca, tls_cert, tls_key, insecure_loopback } = tls;
-    *insecure_loopback || [tls_ca, tls_cert, tls_key].iter().any(|file| file.is_some())
+/// Checks that a command without a hub names no certificates.
+pub(super) fn check_no_tls(hub: &HubArgs) -> Result<(), Failure> {
+    let TlsArgs { tls_ca, tls_cert, tls_key, insecure_loopback } = &hub.tls;
+    if *insecure_loopback || [tls_ca, tls_cert, tls_key].iter().any(|file| file.is_some()) {
+        return Err(Failure::Usage("the flags of TLS are those for --hub HOST:PORT".to_owned()));
+    }
+    Ok(())
 }
 
 /// The certificates for a hub; `None`: none, on this machine.

@@ -34,7 +34,7 @@ struct PodPort {
 pub(super) async fn run(args: PortForward) -> CommandResult {
     let place = PodPlace { namespace: &args.namespace, word: &args.pod };
     // A port is that of the pod, whatever its containers are.
-    let target = PodTarget::find(&args.target, &args.hub, place, Some("")).await?;
+    let target = PodTarget::find(&args.target, &args.hub, place, false).await?;
     let mut listening = JoinSet::new();
     for ports in &args.ports {
         let listener = TcpListener::bind((args.address, ports.local)).await?;

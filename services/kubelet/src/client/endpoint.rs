@@ -88,6 +88,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(socket) => write!(f, "{}", socket.display()),
+            Self::Port { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Port { host, port, .. } => write!(f, "{host}:{port}"),
         }
     }
@@ -100,7 +101,8 @@ mod tests {
     #[test]
     fn a_hub_is_a_host_and_a_port_and_without_tls_on_loopback_alone() {
         for address in ["127.0.0.1:10350", "localhost:1", "[::1]:10350"] {
-            Endpoint::hub(address, None).expect(address);
+            let endpoint = Endpoint::hub(address, None).expect(address);
+            assert_eq!(endpoint.to_string(), address);
         }
         for address in ["", "hub", "hub:", ":1", "hub:x", "a@localhost:1", "localhost:99999"] {
             let malformed = HubAddressError::Malformed(address.to_owned());
