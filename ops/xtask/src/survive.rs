@@ -41,8 +41,8 @@ struct Test {
     rounds: Option<&'static str>,
     /// A test without chance has none.
     seed: Option<&'static str>,
-    /// Chooses what the test runs on, with its value.
-    variable: Option<(&'static str, &'static str)>,
+    /// What the test runs on, and that it must run.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 const TESTS: [Test; 8] = [
@@ -52,7 +52,7 @@ const TESTS: [Test; 8] = [
         tests: None,
         rounds: Some("HEADWATER_CRASH_ROUNDS"),
         seed: Some("HEADWATER_CRASH_SEED"),
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "power",
@@ -60,7 +60,7 @@ const TESTS: [Test; 8] = [
         tests: None,
         rounds: Some("HEADWATER_POWER_ROUNDS"),
         seed: Some("HEADWATER_POWER_SEED"),
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "kafka",
@@ -68,7 +68,7 @@ const TESTS: [Test; 8] = [
         tests: None,
         rounds: Some("HEADWATER_SURVIVE_ROUNDS"),
         seed: Some("HEADWATER_SURVIVE_SEED"),
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "containers",
@@ -76,7 +76,7 @@ const TESTS: [Test; 8] = [
         tests: Some("survival::"),
         rounds: Some("HEADWATER_CONTAINERS_ROUNDS"),
         seed: Some("HEADWATER_CONTAINERS_SEED"),
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "sim",
@@ -84,7 +84,7 @@ const TESTS: [Test; 8] = [
         tests: None,
         rounds: Some("HEADWATER_SIM_SEEDS"),
         seed: Some("HEADWATER_SIM_SEED"),
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "conformance",
@@ -92,7 +92,7 @@ const TESTS: [Test; 8] = [
         tests: Some("conformance::"),
         rounds: Some("HEADWATER_CONFORMANCE_ROUNDS"),
         seed: None,
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "node-conformance",
@@ -100,7 +100,7 @@ const TESTS: [Test; 8] = [
         tests: Some("node_cases::"),
         rounds: Some("HEADWATER_NODE_CONFORMANCE_ROUNDS"),
         seed: None,
-        variable: None,
+        variables: &[],
     },
     Test {
         name: "containerd-2",
@@ -108,7 +108,7 @@ const TESTS: [Test; 8] = [
         tests: None,
         rounds: None,
         seed: None,
-        variable: Some(("HEADWATER_CONTAINERD", "2")),
+        variables: &[("HEADWATER_CONTAINERD", "2"), ("CI", "true")],
     },
 ];
 
@@ -132,7 +132,7 @@ pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
         eprintln!("== {}", test.name);
         let mut command = place.cargo(&["test", "--workspace", "--locked"]);
         command.args(test.targets.iter().flat_map(|target| ["--test", target]));
-        command.args(["--", "--nocapture"]).args(test.tests).envs(test.variable);
+        command.args(["--", "--nocapture"]).args(test.tests).envs(test.variables.iter().copied());
         if let Some(rounds) = test.rounds {
             set(&mut command, rounds, arguments.rounds);
         }
@@ -176,6 +176,10 @@ fn parse(args: &[String]) -> Result<Arguments, Failure> {
     if arguments.seed.is_some() && arguments.tests.len() > 1 {
         return Err(Failure::usage(format!("a seed belongs to one test: name it\n\n{USAGE}")));
     }
+    let whole = arguments.tests.iter().find(|test| test.rounds.is_none());
+    if let (Some(test), Some(_), 1) = (whole, arguments.rounds, arguments.tests.len()) {
+        return Err(Failure::usage(format!("{} has no rounds\n\n{USAGE}", test.name)));
+    }
     let seedless = arguments.tests.iter().find(|test| test.seed.is_none());
     if let (Some(test), Some(_)) = (seedless, arguments.seed) {
         return Err(Failure::usage(format!("{} has no seed\n\n{USAGE}", test.name)));
@@ -208,6 +212,7 @@ mod tests {
             (&["crash", "--rounds", "many"], "--rounds"),
             (&["--seed", "7"], "one test"),
             (&["conformance", "--seed", "7"], "no seed"),
+            (&["containerd-2", "--rounds", "7"], "no rounds"),
         ] {
             let failure = asked(words).expect_err("no sense").to_string();
             assert!(failure.contains(named), "{words:?}: {failure}");
