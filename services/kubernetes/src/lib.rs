@@ -29,6 +29,7 @@
 //! |---|---|
 //! | `access` | the way to the API: kubeconfig, service account, client |
 //! | `act_as` | as whom the controller writes about a node |
+//! | `catch_up` | the kinds for which a takeover waits |
 //! | `cloud` | the answers of the API to requests of nodes |
 //! | `kind` | the kinds that are watched, and what of them goes where |
 //! | `raw_object` | an object as the API sends it |
@@ -55,6 +56,7 @@
 
 mod access;
 mod act_as;
+mod catch_up;
 mod cloud;
 mod cluster_objects;
 mod cluster_view;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, tim
 
 use crate::access::{AccessError, Connection};
 use crate::act_as::ActAs;
+use crate::catch_up::CatchUp;
 use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::cluster_view::ClusterView;
 use crate::failure::{FailureKind, RequestError, send};
@@ -50,9 +51,6 @@ const FETCH_WITHIN: Duration = Duration::from_secs(10);
 /// The pauses of a request for objects that failed, doubled from the first to the last.
 const FETCH_PAUSE_MIN: Duration = Duration::from_millis(100);
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// Refusals of a kind after which a takeover does not wait for it: half a minute of them.
-const REFUSALS_MAX: u32 = 4;
 
 /// The pause before the server is looked at again at the start.
 const START_PAUSE: Duration = Duration::from_secs(1);
@@ -117,15 +115,6 @@ struct Running {
     catch_up: Option<CatchUp>,
     unfit: Vec<Notice>,
     began: Instant,
-}
-
-/// A takeover that is not answered yet.
-struct CatchUp {
-    epoch: u64,
-    /// The kinds whose watches have not caught up.
-    behind: BTreeSet<Kind>,
-    /// How often the server has refused each of them.
-    refusals: BTreeMap<Kind, u32>,
 }
 
 /// The ways to the controller.
@@ -397,9 +386,17 @@ impl Running {
                 if !is_refused {
                     return Ok(());
                 }
-                self.note_refusal(kind).await
+                if let Some(catch_up) = &mut self.catch_up {
+                    catch_up.note_refusal(kind);
+                }
+                self.answer_takeover().await
             }
-            KindNews::CaughtUp { epoch } => self.end_catch_up(kind, epoch).await,
+            KindNews::CaughtUp { epoch } => {
+                if let Some(catch_up) = &mut self.catch_up {
+                    catch_up.note_caught_up(kind, epoch);
+                }
+                self.answer_takeover().await
+            }
             KindNews::OtherCluster { found } => {
                 let expected = self.history.cluster().to_owned();
                 Err(other_cluster(&self.connection, expected, found))
@@ -415,8 +412,7 @@ impl Running {
         if !takeover.is_live {
             return self.context.events.send(SourceEvent::TakenOver { epoch }).await;
         }
-        let (behind, refusals) = (self.followed(), BTreeMap::new());
-        self.catch_up = Some(CatchUp { epoch, behind, refusals });
+        self.catch_up = Some(CatchUp::new(epoch, self.followed()));
         self.order(KindOrders { takeover: epoch, ..self.orders });
         self.answer_takeover().await
     }
@@ -428,19 +424,6 @@ impl Running {
         followed.map(|(kind, _)| *kind).collect()
     }
 
-    /// Notes that the server refuses a kind. One that may not be read any more holds up no takeover; a server that
-    /// has just started may refuse what it allows a moment later.
-    async fn note_refusal(&mut self, kind: Kind) -> Result<(), SourceError> {
-        let Some(catch_up) = &mut self.catch_up else { return Ok(()) };
-        let refusals = catch_up.refusals.entry(kind).or_default();
-        *refusals += 1;
-        if *refusals < REFUSALS_MAX {
-            return Ok(());
-        }
-        let epoch = catch_up.epoch;
-        self.end_catch_up(kind, epoch).await
-    }
-
     fn order(&mut self, orders: KindOrders) {
         self.orders = orders;
         for sender in self.order_senders.values() {
@@ -448,19 +431,10 @@ impl Running {
         }
     }
 
-    /// Notes that a kind has caught up in the takeover of `epoch`.
-    async fn end_catch_up(&mut self, kind: Kind, epoch: u64) -> Result<(), SourceError> {
-        let Some(catch_up) = &mut self.catch_up else { return Ok(()) };
-        if catch_up.epoch == epoch {
-            catch_up.behind.remove(&kind);
-        }
-        self.answer_takeover().await
-    }
-
     /// Answers the takeover once no kind is behind.
     async fn answer_takeover(&mut self) -> Result<(), SourceError> {
-        if let Some(caught_up) = self.catch_up.take_if(|catch_up| catch_up.behind.is_empty()) {
-            let epoch = caught_up.epoch;
+        if let Some(caught_up) = self.catch_up.take_if(|catch_up| catch_up.is_over()) {
+            let epoch = caught_up.epoch();
             self.context.events.send(SourceEvent::TakenOver { epoch }).await?;
         }
         Ok(())
@@ -606,7 +580,7 @@ impl Running {
                 // All of it is listed anew before a takeover is answered.
                 let followed = self.followed();
                 if let Some(catch_up) = &mut self.catch_up {
-                    catch_up.behind = followed;
+                    catch_up.list_anew(followed);
                 }
                 self.order(KindOrders { relists: self.orders.relists + 1, ..self.orders });
             }

@@ -1,0 +1,82 @@
+//! A takeover that is not answered yet: the kinds that have still to catch up with the API. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kind::Kind;
+
+/// Refusals of a kind after which a takeover does not wait for it: half a minute of them. A server that has just started
+/// may refuse what it allows a moment later.
+const REFUSALS_MAX: u32 = 4;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CatchUp {
+    epoch: u64,
+    /// The kinds whose watches have not caught up.
+    behind: BTreeSet<Kind>,
+    /// How often the server has refused each of them.
+    refusals: BTreeMap<Kind, u32>,
+}
+
+impl CatchUp {
+    /// The takeover of `epoch`, in which all of the `followed` kinds are behind.
+    pub(crate) fn new(epoch: u64, followed: BTreeSet<Kind>) -> Self {
+        Self { epoch, behind: followed, refusals: BTreeMap::new() }
+    }
+
+    /// The epoch of the takeover.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether no kind is behind: the takeover is answered.
+    pub(crate) fn is_over(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// Notes that a kind has caught up in the takeover of `epoch`.
+    pub(crate) fn note_caught_up(&mut self, kind: Kind, epoch: u64) {
+        if epoch == self.epoch {
+            self.behind.remove(&kind);
+        }
+    }
+
+    /// Notes that the server refuses a kind. One that may not be read any more holds up no takeover.
+    pub(crate) fn note_refusal(&mut self, kind: Kind) {
+        let refusals = self.refusals.entry(kind).or_default();
+        *refusals += 1;
+        if *refusals >= REFUSALS_MAX {
+            self.behind.remove(&kind);
+        }
+    }
+
+    /// Notes that the history of the API is another one: the `followed` kinds are listed anew.
+    pub(crate) fn list_anew(&mut self, followed: BTreeSet<Kind>) {
+        *self = Self::new(self.epoch, followed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_takeover_is_answered_when_each_kind_has_caught_up_or_stays_refused() {
+        let followed: BTreeSet<Kind> = [Kind::Pod, Kind::Secret].into();
+        let mut catch_up = CatchUp::new(7, followed.clone());
+        catch_up.note_caught_up(Kind::Pod, 6);
+        catch_up.note_caught_up(Kind::Pod, 7);
+        for _ in 1..REFUSALS_MAX {
+            catch_up.note_refusal(Kind::Secret);
+            assert!(!catch_up.is_over(), "the server may have just started");
+        }
+        catch_up.list_anew(followed);
+        catch_up.note_caught_up(Kind::Pod, 7);
+        for _ in 0..REFUSALS_MAX {
+            assert!(!catch_up.is_over());
+            catch_up.note_refusal(Kind::Secret);
+        }
+        assert!(catch_up.is_over());
+        assert!(CatchUp::new(1, BTreeSet::new()).is_over(), "nothing is followed");
+    }
+}
