@@ -8,7 +8,7 @@ use super::tls::TlsArgs;
 /// The hub through which a command reaches a pod.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HubArgs {
-    /// Reach the pod through this port of a hub, from any machine: `listen` of [kubelet] in its settings
+    /// Reach the pod through this port of a hub, from any machine: that of its --kubelet-listen
     #[arg(long, value_name = "HOST:PORT")]
     pub hub: Option<String>,
     /// The pod's node: with --hub, the container is the pod's first one then, too
