@@ -212,9 +212,19 @@ impl Case {
         self.runtime().remove_container(request).await.map(drop)
     }
 
+    /// Stops a sandbox. containerd 2 may answer before its lists show the end.
     pub(crate) async fn stop_pod(&self, sandbox: &str) -> Result<(), Status> {
         let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.to_owned() };
-        self.runtime().stop_pod_sandbox(request).await.map(drop)
+        self.runtime().stop_pod_sandbox(request).await?;
+        if self.is_two() {
+            let shows_end = || async {
+                let is_ready =
+                    |status: PodSandboxStatus| status.state() == PodSandboxState::SandboxReady;
+                (!self.pod_status(sandbox).await.is_ok_and(is_ready)).then_some(())
+            };
+            until("the end of a sandbox", shows_end).await;
+        }
+        Ok(())
     }
 
     pub(crate) async fn remove_pod(&self, sandbox: &str) -> Result<(), Status> {
