@@ -1,11 +1,11 @@
 //! The source of the programs: a Go module of ours that depends on Kubernetes.
 
-use headwater_daemon::GoPrograms;
+use headwater_daemon::{GoPrograms, required_version};
 
 const GO_MOD: &str = include_str!("../control-plane/go.mod");
 
 /// The module that provides the control plane.
-const KUBERNETES: &str = "k8s.io/kubernetes ";
+const KUBERNETES: &str = "k8s.io/kubernetes";
 
 /// The packages that report the version; a release sets the same variables.
 const VERSION_PACKAGES: [&str; 2] =
@@ -33,8 +33,7 @@ pub(crate) fn control_plane() -> GoPrograms {
 
 /// The version of Kubernetes that the module requires, such as `v1.36.3`.
 pub(crate) fn version() -> &'static str {
-    let mut versions = GO_MOD.lines().filter_map(|line| line.trim().strip_prefix(KUBERNETES));
-    versions.next().unwrap_or_default()
+    required_version(GO_MOD, KUBERNETES)
 }
 
 /// The linker's flags: no symbol tables, and the version, which the modules do not know.

@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use headwater_daemon::{CacheFolder, DaemonError, GoPrograms};
+use headwater_daemon::{CacheFolder, DaemonError, GoPrograms, required_version};
 
 use crate::error::LabError;
 
@@ -14,7 +14,7 @@ const VARIABLE: &str = "HEADWATER_CONTAINERD";
 const GO_MOD: &str = include_str!("../containerd-2/go.mod");
 
 /// The module that provides containerd 2.
-const MODULE: &str = "github.com/containerd/containerd/v2 ";
+const MODULE: &str = "github.com/containerd/containerd/v2";
 
 /// The package that reports the version.
 const VERSION_PACKAGE: &str = "github.com/containerd/containerd/v2/version";
@@ -76,8 +76,7 @@ fn programs() -> GoPrograms {
 }
 
 fn version() -> &'static str {
-    let mut versions = GO_MOD.lines().filter_map(|line| line.trim().strip_prefix(MODULE));
-    versions.next().and_then(|rest| rest.split(' ').next()).unwrap_or_default()
+    required_version(GO_MOD, MODULE)
 }
 
 #[cfg(test)]

@@ -95,6 +95,14 @@ impl GoPrograms {
     }
 }
 
+/// The version of `module` that the file `go.mod` requires, such as `v1.36.3`; empty if it requires none.
+pub fn required_version<'a>(go_mod: &'a str, module: &str) -> &'a str {
+    let lines = go_mod.lines().map(str::split_whitespace);
+    let mut versions =
+        lines.filter_map(|mut words| (words.next()? == module).then(|| words.next())?);
+    versions.next().unwrap_or_default()
+}
+
 /// The version that `go` reports.
 fn version_of(go: &OsStr) -> Result<String, DaemonError> {
     // Not where a `go.mod` could choose another one.

@@ -30,7 +30,7 @@ pub use daemon::{Daemon, Readiness};
 pub use data_folder::DataFolder;
 pub use error::DaemonError;
 pub use foreground::{StopSignals, exit_code};
-pub use go_programs::GoPrograms;
+pub use go_programs::{GoPrograms, required_version};
 pub use output::tail;
 pub use ports::free_ports;
 pub use process::{Process, run};

@@ -80,6 +80,14 @@ fn a_real_go_builds_a_program_that_runs() {
 }
 
 #[test]
+fn a_version_is_that_of_the_required_module_alone() {
+    let go_mod =
+        "module a\n\ntool b/v2/cmd\n\nrequire (\n\tb/v2/api v9.9.9\n\tb/v2 v2.4.2 // indirect\n)\n";
+    assert_eq!(required_version(go_mod, "b/v2"), "v2.4.2");
+    assert_eq!(required_version(go_mod, "b"), "");
+}
+
+#[test]
 fn every_file_and_the_version_of_go_change_the_key() {
     let key = |module, main, go| programs(module, main).key(go);
     let keys = [

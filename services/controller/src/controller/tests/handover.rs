@@ -20,6 +20,20 @@ impl World {
         (writing, standby)
     }
 
+    /// A standby that takes over from a writer that has stopped. Its source answers a takeover where the test says so,
+    /// and is behind that of the writer: it has no pod.
+    async fn successor_behind(&self) -> Running {
+        let writing = self.start().await;
+        writing.list([pod("p", "c")]).await;
+        let (source, script) = ScriptedSource::new(SourceKind::OTHER);
+        let sources: Vec<Box<dyn Source>> = vec![Box::new(script.answering())];
+        let standby = self.elsewhere().start_with(sources, source).await;
+        standby.send([SourceEvent::Init, SourceEvent::InitDone]).await;
+        standby.stands_by().await;
+        writing.controller.stop().await;
+        standby
+    }
+
     /// The highest epoch that was claimed.
     pub(super) async fn newest_epoch(&self) -> WriterEpoch {
         let (_, follower) = self.read().await;
@@ -127,15 +141,7 @@ async fn a_standby_takes_over_at_once_when_the_writer_stops_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_takeover_compares_nothing_before_its_sources_have_answered() {
     let world = World::new();
-    let writing = world.start().await;
-    writing.list([pod("p", "c")]).await;
-    let (source, script) = ScriptedSource::new(SourceKind::OTHER);
-    let sources: Vec<Box<dyn Source>> = vec![Box::new(script.answering())];
-    let standby = world.elsewhere().start_with(sources, source).await;
-    // Its source is behind that of the writer: it has no pod.
-    standby.send([SourceEvent::Init, SourceEvent::InitDone]).await;
-    standby.stands_by().await;
-    writing.controller.stop().await;
+    let standby = world.successor_behind().await;
     let mut progress = standby.controller.progress();
     let is_late = |now: &Progress| now.trouble.as_ref().is_some_and(|it| it.contains("caught up"));
     let late = timeout(Duration::from_mins(1), progress.wait_for(is_late));
@@ -157,14 +163,7 @@ async fn a_takeover_compares_nothing_before_its_sources_have_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_whose_sources_stay_behind_gives_the_log_to_a_standby() {
     let world = World::new();
-    let writing = world.start().await;
-    writing.list([pod("p", "c")]).await;
-    let (source, script) = ScriptedSource::new(SourceKind::OTHER);
-    let sources: Vec<Box<dyn Source>> = vec![Box::new(script.answering())];
-    let behind = world.elsewhere().start_with(sources, source).await;
-    behind.send([SourceEvent::Init, SourceEvent::InitDone]).await;
-    behind.stands_by().await;
-    writing.controller.stop().await;
+    let behind = world.successor_behind().await;
     let mut progress = behind.controller.progress();
     let claimed = progress.wait_for(|now| !now.is_standby && now.epoch.0 > 1);
     let epoch = timeout(SOON, claimed).await.expect("soon").expect("it runs").epoch;
