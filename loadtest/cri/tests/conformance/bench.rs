@@ -212,7 +212,8 @@ impl Case {
         self.runtime().remove_container(request).await.map(drop)
     }
 
-    /// Stops a sandbox. containerd 2 may answer before its lists show the end.
+    /// Stops a sandbox. containerd 2 may answer before its status and its list show the end: they
+    /// have different sources.
     pub(crate) async fn stop_pod(&self, sandbox: &str) -> Result<(), Status> {
         let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.to_owned() };
         self.runtime().stop_pod_sandbox(request).await?;
@@ -220,11 +221,24 @@ impl Case {
             let shows_end = || async {
                 let is_ready =
                     |status: PodSandboxStatus| status.state() == PodSandboxState::SandboxReady;
-                (!self.pod_status(sandbox).await.is_ok_and(is_ready)).then_some(())
+                let status_shows_it = !self.pod_status(sandbox).await.is_ok_and(is_ready);
+                let ready = self.sandboxes(PodSandboxFilter {
+                    id: sandbox.to_owned(),
+                    state: Some(PodSandboxStateValue {
+                        state: PodSandboxState::SandboxReady.into(),
+                    }),
+                    ..Default::default()
+                });
+                (status_shows_it && ready.await.is_empty()).then_some(())
             };
             until("the end of a sandbox", shows_end).await;
         }
         Ok(())
+    }
+
+    pub(crate) async fn sandboxes(&self, filter: PodSandboxFilter) -> Vec<PodSandbox> {
+        let request = ListPodSandboxRequest { filter: Some(filter) };
+        self.runtime().list_pod_sandbox(request).await.expect("a list").into_inner().items
     }
 
     pub(crate) async fn remove_pod(&self, sandbox: &str) -> Result<(), Status> {

@@ -14,8 +14,7 @@ async fn list(case: &Case, state: Option<PodSandboxState>) -> Vec<PodSandbox> {
         label_selector: case.pod.labels.clone(),
         ..Default::default()
     };
-    let request = ListPodSandboxRequest { filter: Some(filter) };
-    case.runtime().list_pod_sandbox(request).await.expect("a list").into_inner().items
+    case.sandboxes(filter).await
 }
 
 pub(crate) async fn a_sandbox_is_listed_by_label_and_has_its_metadata(case: &Case) {
