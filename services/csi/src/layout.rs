@@ -78,11 +78,13 @@ impl Layout {
 pub fn handle(volume: &DriverVolume, pod: &PodUid) -> String {
     match &volume.source {
         VolumeSource::Persistent { handle } => handle.clone(),
-        VolumeSource::Inline => {
-            let name = format!("{pod}{}", volume.spec_name);
-            format!("csi-{}", hex(name.as_bytes()))
-        }
+        VolumeSource::Inline => inline_handle(pod.as_str(), &volume.spec_name),
     }
+}
+
+/// The name that a kubelet makes up for a volume that comes and goes with its pod.
+pub(crate) fn inline_handle(pod: &str, spec_name: &str) -> String {
+    format!("csi-{}", hex(format!("{pod}{spec_name}").as_bytes()))
 }
 
 /// The name of the volume's attachment to the node.

@@ -8,7 +8,9 @@
 //! A pod is a user before its volume is staged: what is staged and has no user is to be taken back. What a call with an
 //! unknown outcome has left is there until its counterpart has succeeded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::layout::inline_handle;
 
 /// A volume of the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +102,15 @@ impl Ledger {
         self.uses.values().any(|(used, _)| used == id)
     }
 
+    /// The volumes that exist without a pod: those that a pod uses, and those that are staged.
+    pub fn persistent(&self) -> BTreeSet<&VolumeId> {
+        let used = self
+            .uses
+            .iter()
+            .filter(|(place, (id, _))| id.handle != inline_handle(&place.pod, &place.spec_name));
+        used.map(|(_, (id, _))| id).chain(self.staged.keys()).collect()
+    }
+
     /// The staged volumes that no pod uses.
     pub fn unused(&self) -> Vec<VolumeId> {
         self.staged.keys().filter(|id| !self.is_used(id)).cloned().collect()
@@ -134,6 +145,20 @@ mod tests {
         assert_eq!(ledger.unused(), [id()]);
         ledger.end_stage(&id());
         assert_eq!((ledger.unused(), ledger.stage_of(&id())), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_volume_is_in_use_until_it_is_not_staged_any_more_and_one_of_a_pod_alone_never() {
+        let mut ledger = Ledger::default();
+        let inline = VolumeId { handle: inline_handle("a", "pv"), ..id() };
+        ledger.begin_use(place("a"), inline);
+        assert_eq!(ledger.persistent(), BTreeSet::new());
+        ledger.begin_use(place("b"), id());
+        ledger.begin_stage(id());
+        ledger.end_use(&place("b"));
+        assert_eq!(ledger.persistent(), BTreeSet::from([&id()]));
+        ledger.end_stage(&id());
+        assert_eq!(ledger.persistent(), BTreeSet::new());
     }
 
     #[test]

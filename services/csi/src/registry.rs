@@ -13,6 +13,10 @@ const CSI_PLUGIN: &str = "CSIPlugin";
 /// The longest name of a node (CSI specification, `NodeGetInfo`).
 const NODE_ID_BYTES_MAX: usize = 256;
 
+/// The most segments of a node's place, and the longest key or value of one: those of a label.
+const SEGMENTS_MAX: usize = 16;
+const SEGMENT_BYTES_MAX: usize = 317;
+
 /// Drivers of a node. A person installs each.
 const DRIVERS_MAX: usize = 64;
 
@@ -29,6 +33,8 @@ pub struct Driver {
     pub node_id: String,
     /// The number of its volumes that the node has room for.
     pub volumes_max: Option<u32>,
+    /// Where the node is, in its terms.
+    pub topology: BTreeMap<String, String>,
 }
 
 /// A version of the interface.
@@ -100,6 +106,17 @@ impl Candidate {
                 id.len()
             ));
         }
+        let topology = node.accessible_topology.clone().unwrap_or_default().segments;
+        let is_long = |text: &String| text.len() > SEGMENT_BYTES_MAX;
+        if topology.len() > SEGMENTS_MAX
+            || topology.iter().any(|(key, value)| is_long(key) || is_long(value))
+        {
+            return Err(format!(
+                "CSI driver {:?}: its topology has more than {SEGMENTS_MAX} segments, or one of more than \
+                 {SEGMENT_BYTES_MAX} bytes",
+                self.name
+            ));
+        }
         Ok(Driver {
             endpoint: self.endpoint.clone(),
             registered_at: socket.to_owned(),
@@ -107,6 +124,7 @@ impl Candidate {
             node_id: id.clone(),
             // Zero and less: the driver sets no limit.
             volumes_max: u32::try_from(node.max_volumes_per_node).ok().filter(|max| *max > 0),
+            topology: topology.into_iter().collect(),
         })
     }
 }
@@ -182,6 +200,7 @@ impl std::fmt::Display for Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::Topology;
 
     fn info(name: &str, versions: &[&str]) -> PluginInfo {
         PluginInfo {
@@ -252,5 +271,21 @@ mod tests {
         of("n".repeat(NODE_ID_BYTES_MAX + 1), 0).expect_err("too long");
         assert_eq!(of("n".to_owned(), -3).expect("no limit").volumes_max, None);
         assert_eq!(of("n".to_owned(), 7).expect("a limit").volumes_max, Some(7));
+    }
+
+    #[test]
+    fn a_driver_says_where_the_node_is_within_bounds() {
+        let candidate = candidate(&["1.0.0"], "/r/a").expect("a driver");
+        let of = |segments: Vec<(String, String)>| {
+            let accessible_topology = Some(Topology { segments: segments.into_iter().collect() });
+            let node_id = "n".to_owned();
+            let node = NodeGetInfoResponse { node_id, accessible_topology, ..Default::default() };
+            candidate.driver(&node, Path::new("/r/a")).map(|driver| driver.topology)
+        };
+        let rack = ("disk.example.com/rack".to_owned(), "r1".to_owned());
+        assert_eq!(of(vec![rack.clone()]), Ok(BTreeMap::from([rack.clone()])));
+        of(vec![(rack.0, "r".repeat(SEGMENT_BYTES_MAX + 1))]).expect_err("a long value");
+        let many = (0..=SEGMENTS_MAX).map(|key| (key.to_string(), String::new())).collect();
+        of(many).expect_err("too many");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_edged::container::driver_volume::{DriverVolume, VolumeSource};
 use headwater_edged::pod::{PodRecord, PodUid};
-use headwater_edged::runtime::{RuntimeError, VolumeDrivers};
+use headwater_edged::runtime::{RuntimeError, StatedDriver, VolumeDrivers};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,6 +27,9 @@ use crate::{group, registrar, unstaging};
 
 /// The time for which an operation waits for another one on the same pod or volume: as long as a call.
 const TURN_WITHIN: Duration = Duration::from_mins(2);
+
+/// The prefix of a Node's name of a volume; the driver and its handle follow, with a `^` between them.
+const CSI: &str = "kubernetes.io/csi/";
 
 /// The step that makes a volume available to the node, as a kubelet names it.
 const STAGE: &str = "MountVolume.MountDevice";
@@ -312,6 +315,23 @@ impl Inner {
 impl VolumeDrivers for CsiVolumes {
     fn has(&self, driver: &str) -> bool {
         self.inner.registry().get(driver).is_some()
+    }
+
+    fn stated(&self) -> Vec<StatedDriver> {
+        let registry = self.inner.registry();
+        let stated = registry.all().map(|(name, driver)| StatedDriver {
+            name: name.to_owned(),
+            node_id: driver.node_id.clone(),
+            volumes_max: driver.volumes_max,
+            topology: driver.topology.clone(),
+        });
+        stated.collect()
+    }
+
+    fn in_use(&self) -> Vec<String> {
+        let ledger = self.inner.ledger();
+        let name = |VolumeId { driver, handle }: &VolumeId| format!("{CSI}{driver}^{handle}");
+        ledger.persistent().into_iter().map(name).collect()
     }
 
     async fn publish(

@@ -183,7 +183,11 @@ impl Edged {
                 let runtime_trouble = runtime.health().err();
                 let (features, images) = (runtime.stated(), stated(&images.borrow()));
                 let devices = devices.as_ref().map(Devices::stated).unwrap_or_default();
-                NodeFacts { runtime_trouble, features, images, devices, kubelet_port, ..facts }
+                let drivers = runtime.drivers().map(|drivers| drivers.stated());
+                let volumes_in_use =
+                    runtime.drivers().map(|drivers| drivers.in_use()).unwrap_or_default();
+                let facts = NodeFacts { drivers, volumes_in_use, kubelet_port, ..facts };
+                NodeFacts { runtime_trouble, features, images, devices, ..facts }
             }
         };
         let allocatable = gather().allocatable();

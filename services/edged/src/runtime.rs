@@ -43,7 +43,7 @@ mod state;
 mod streams;
 mod usage;
 
-pub use drivers::VolumeDrivers;
+pub use drivers::{StatedDriver, VolumeDrivers};
 pub use error::RuntimeError;
 pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCredentials};
 pub use node_runtime::{NodeRuntime, RuntimeOpener};

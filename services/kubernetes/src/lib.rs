@@ -60,6 +60,7 @@ mod catch_up;
 mod cloud;
 mod cluster_objects;
 mod cluster_view;
+mod csi_node;
 mod digest;
 mod event_level;
 mod failure;

@@ -6,6 +6,7 @@ use headwater_event::NodeName;
 use serde_json::{Map, Value, json};
 
 use crate::cluster_view::NodeView;
+use crate::csi_node::{self, OwnedDrivers};
 use crate::digest::{Digest, digest};
 use crate::kubelet_address::KubeletAddress;
 use crate::settings::EDGE_NODES;
@@ -65,6 +66,8 @@ pub(crate) struct OwnedNode {
     pub(crate) annotations: BTreeMap<String, String>,
     /// Labels that a node may not set.
     pub(crate) refused_labels: BTreeSet<String>,
+    /// Its storage drivers; `None`: it is not set up for any.
+    pub(crate) drivers: Option<OwnedDrivers>,
     pub(crate) status: NodeStatus,
 }
 
@@ -94,6 +97,9 @@ pub(crate) enum UnfitNode {
     /// It is no JSON object.
     #[error("it reports a Node that is no JSON object")]
     NoObject,
+    /// Its storage drivers are none.
+    #[error("it reports a Node whose annotation {} lists no storage drivers", csi_node::ANNOTATION)]
+    NoDrivers,
 }
 
 impl OwnedNode {
@@ -110,14 +116,18 @@ impl OwnedNode {
         let (labels, refused): (BTreeMap<_, _>, BTreeMap<_, _>) =
             entries(&object, "labels").partition(|(key, _)| may_label(key));
         let is_role = |key: &String| key.starts_with(ROLE_PREFIX);
+        let (stated, annotations): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            entries(&object, "annotations").partition(|(key, _)| key == csi_node::ANNOTATION);
+        let drivers = stated.values().next().map(|text| OwnedDrivers::parse(text)).transpose()?;
         Ok(Self {
             labels: labels.into_iter().take(ENTRIES_MAX).collect(),
-            annotations: entries(&object, "annotations").take(ENTRIES_MAX).collect(),
+            annotations: annotations.into_iter().take(ENTRIES_MAX).collect(),
             refused_labels: refused
                 .into_keys()
                 .filter(|key| !is_role(key))
                 .take(ENTRIES_MAX)
                 .collect(),
+            drivers,
             status: NodeStatus::of(&object["status"]),
         })
     }
@@ -197,6 +207,10 @@ impl NodeStatus {
     pub(crate) fn patch(&self, view: &NodeView, now_s: i64) -> Value {
         let shown_ready = &*view.ready;
         let mut status = self.fields.clone();
+        // What it reports no more is gone.
+        for field in FIELDS.into_iter().filter(|field| !RESOURCES.contains(field)) {
+            status.entry(field).or_insert(Value::Null);
+        }
         // The API server merges maps, and drops one with `$patch: replace` where it has none yet.
         for resources in RESOURCES {
             let resources = status.entry(resources).or_insert_with(|| json!({}));
@@ -308,6 +322,18 @@ mod tests {
     }
 
     #[test]
+    fn drivers_are_no_annotation_of_the_node() {
+        let mut node = node();
+        assert_eq!(owned(&node).drivers, None);
+        node["metadata"]["annotations"] = json!({"a": "b", csi_node::ANNOTATION: "[]"});
+        let owned = owned(&node);
+        assert!(owned.drivers.is_some());
+        assert_eq!(owned.annotations.keys().map(String::as_str).collect::<Vec<_>>(), ["a"]);
+        node["metadata"]["annotations"][csi_node::ANNOTATION] = "{}".into();
+        assert_eq!(OwnedNode::parse(&node.to_string()), Err(UnfitNode::NoDrivers));
+    }
+
+    #[test]
     fn times_alone_change_only_the_timed_digest() {
         let first = owned(&node()).status;
         let mut later = node();
@@ -354,6 +380,7 @@ mod tests {
         assert_eq!(ready["lastTransitionTime"], "2001-09-09T01:46:40Z");
         assert_eq!(ready["lastHeartbeatTime"], "2026-01-01T00:00:09Z");
         assert!(patch["status"].get("volumesAttached").is_none());
+        assert_eq!(patch["status"].get("volumesInUse"), Some(&Value::Null));
         let patch = status.patch(&shown("True"), 1_000_000_000);
         let ready = &patch["status"]["conditions"][0];
         assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");

@@ -77,7 +77,7 @@ const fn row(
 }
 
 /// The rights beside the reading of the kinds that the source watches.
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     row(Holder::Controller, &["create"], "", "nodes", "register edges, which have the role edge"),
     row(Holder::Controller, &["patch"], "", "pods", "let pods tolerate that their edge is away"),
     row(Holder::Node, &["patch"], "", "nodes", "set the labels and annotations of an edge"),
@@ -92,6 +92,13 @@ const ROWS: [Row; 12] = [
             "renew the Lease of an edge",
         )
     },
+    row(
+        Holder::Node,
+        &["create", "patch"],
+        "storage.k8s.io",
+        "csinodes",
+        "state the storage drivers of an edge",
+    ),
     row(Holder::Node, &["patch"], "", "pods/status", "report the status of pods"),
     row(Holder::Node, &["delete"], "", "pods", "confirm that a deleted pod has stopped"),
     row(Holder::Node, &["create", "patch"], "", "events", "report events of an edge"),

@@ -28,6 +28,7 @@
 //! | `troubles`, `metrics` | what is visible from outside |
 
 mod answer;
+mod csi_plan;
 mod desired;
 mod draft;
 mod event_lane;

@@ -8,5 +8,6 @@ mod node_cases;
 mod pods;
 mod readme;
 mod requests;
+mod storage;
 mod streams;
 mod world;

@@ -10,14 +10,22 @@ use k8s_openapi::api::core::v1::{
     NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus,
     NodeSystemInfo,
 };
+use k8s_openapi::api::storage::v1::{CSINodeDriver, VolumeNodeResources};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::json;
 
 use super::measurement::memory_bytes;
 use super::pressure::{Pressure, Pressures};
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::devices::StatedDevices;
-use crate::runtime::StatedFeatures;
+use crate::runtime::{StatedDriver, StatedFeatures};
+
+/// The annotation with the drivers of a CSINode, as JSON.
+const CSI_DRIVERS: &str = "headwater/csi-drivers";
+
+/// The annotation of a node to which the cluster's own controller attaches volumes.
+const ATTACHES: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
 /// The facts that the Node object states.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +54,10 @@ pub(crate) struct NodeFacts {
     pub(crate) images: Vec<ContainerImage>,
     /// The devices that plugins have.
     pub(crate) devices: Vec<StatedDevices>,
+    /// The storage drivers; `None`: the node is not set up for any.
+    pub(crate) drivers: Option<Vec<StatedDriver>>,
+    /// The volumes of drivers that the node has mounted.
+    pub(crate) volumes_in_use: Vec<String>,
     /// The port of the kubelet's server.
     pub(crate) kubelet_port: Option<u16>,
     /// Why the runtime can run no pods now.
@@ -78,6 +90,8 @@ impl NodeFacts {
             features: StatedFeatures::default(),
             images: Vec::new(),
             devices: Vec::new(),
+            drivers: None,
+            volumes_in_use: Vec::new(),
             kubelet_port: None,
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -124,7 +138,8 @@ pub(crate) fn node(
     Node {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some(labels.into()),
+            labels: Some(labels.into_iter().chain(topology_labels(facts)).collect()),
+            annotations: facts.drivers.as_deref().map(driver_annotations),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec::default()),
@@ -135,6 +150,8 @@ pub(crate) fn node(
             ]),
             allocatable: Some(stated(facts, facts.allocatable(), |it| it.allocatable)),
             capacity: Some(stated(facts, facts.capacity(), |it| it.capacity)),
+            volumes_in_use: (!facts.volumes_in_use.is_empty())
+                .then(|| facts.volumes_in_use.clone()),
             images: (!facts.images.is_empty()).then(|| facts.images.clone()),
             features: facts
                 .features
@@ -161,6 +178,28 @@ pub(crate) fn node(
             ..NodeStatus::default()
         }),
     }
+}
+
+/// The labels by which volumes of drivers select this node.
+fn topology_labels(facts: &NodeFacts) -> impl Iterator<Item = (String, String)> {
+    facts.drivers.iter().flatten().flat_map(|driver| driver.topology.clone())
+}
+
+/// Lets the cluster attach volumes to this node, and states the drivers: the controller makes the CSINode of it.
+fn driver_annotations(drivers: &[StatedDriver]) -> BTreeMap<String, String> {
+    let of = |driver: &StatedDriver| CSINodeDriver {
+        name: driver.name.clone(),
+        node_id: driver.node_id.clone(),
+        topology_keys: Some(driver.topology.keys().cloned().collect()),
+        allocatable: driver
+            .volumes_max
+            .map(|max| VolumeNodeResources { count: Some(i32::try_from(max).unwrap_or(i32::MAX)) }),
+    };
+    let stated: Vec<_> = drivers.iter().map(of).collect();
+    BTreeMap::from([
+        (ATTACHES.to_owned(), "true".to_owned()),
+        (CSI_DRIVERS.to_owned(), json!(stated).to_string()),
+    ])
 }
 
 /// Amounts as a Node states them.
@@ -270,8 +309,6 @@ fn os_image(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::runtime::StatedHandler;
 
@@ -333,6 +370,34 @@ mod tests {
         let left = json!({"cpu": "2750m", "memory": "3072Ki", "ephemeral-storage": "0Ki", "pods": "110",
                 "example.com/gpu": "2"});
         assert_eq!(stated(status.allocatable), left);
+    }
+
+    #[test]
+    fn drivers_are_stated_where_the_node_may_have_some() {
+        let bare = node(&facts(), ENOUGH, None, Timestamp::UNIX_EPOCH);
+        assert_eq!(bare.metadata.annotations, None);
+        let rack = ("disk.example.com/rack".to_owned(), "r1".to_owned());
+        let driver = StatedDriver {
+            name: "disk.example.com".to_owned(),
+            node_id: "n".to_owned(),
+            volumes_max: Some(7),
+            topology: BTreeMap::from([rack]),
+        };
+        let volumes_in_use = vec!["kubernetes.io/csi/disk.example.com^h".to_owned()];
+        let facts = NodeFacts { drivers: Some(vec![driver]), volumes_in_use, ..facts() };
+        let node = node(&facts, ENOUGH, None, Timestamp::UNIX_EPOCH);
+        let annotations = node.metadata.annotations.expect("annotations");
+        let drivers: serde_json::Value =
+            serde_json::from_str(&annotations[CSI_DRIVERS]).expect("JSON");
+        let keys = json!(["disk.example.com/rack"]);
+        assert_eq!(
+            drivers,
+            json!([{"name": "disk.example.com", "nodeID": "n", "topologyKeys": keys, "allocatable": {"count": 7}}])
+        );
+        assert_eq!(annotations[ATTACHES], "true");
+        assert_eq!(node.metadata.labels.expect("labels")["disk.example.com/rack"], "r1");
+        let status = node.status.expect("a status");
+        assert_eq!(status.volumes_in_use.expect("volumes"), facts.volumes_in_use);
     }
 
     #[test]

@@ -9,6 +9,19 @@ use super::RuntimeError;
 use crate::container::driver_volume::DriverVolume;
 use crate::pod::{PodRecord, PodUid};
 
+/// A registered driver, as the node states it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatedDriver {
+    /// Its name.
+    pub name: String,
+    /// Its own name of the node.
+    pub node_id: String,
+    /// The number of its volumes that the node has room for; `None`: it sets no limit.
+    pub volumes_max: Option<u32>,
+    /// Where the node is, in the driver's terms: labels that its volumes select nodes by.
+    pub topology: BTreeMap<String, String>,
+}
+
 /// The storage drivers of a node.
 ///
 /// Every call is bounded in time and can be repeated. A call that is dropped may have acted: what it may have done is
@@ -17,6 +30,13 @@ use crate::pod::{PodRecord, PodUid};
 pub trait VolumeDrivers: Send + Sync + 'static {
     /// Whether a driver of this name is registered.
     fn has(&self, driver: &str) -> bool;
+
+    /// The registered drivers, by name.
+    fn stated(&self) -> Vec<StatedDriver>;
+
+    /// The persistent volumes that a pod uses or that are still staged, as a Node's `volumesInUse` names them, in order.
+    /// A cluster detaches none of them.
+    fn in_use(&self) -> Vec<String>;
 
     /// Publishes the volumes for a pod that has a record. Returns the path of each by its name in the pod.
     ///

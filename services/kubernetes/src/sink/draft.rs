@@ -7,6 +7,7 @@ use super::memory::Purpose;
 use super::plan::{DesiredNode, DesiredPod, NO_CONTENT};
 use super::request::WriteRequest;
 use crate::cluster_view::{NodeView, PodView};
+use crate::csi_node::OwnedDrivers;
 use crate::digest::Digest;
 use crate::node_object::NodeStatus;
 use crate::pod_status::OwnedStatus;
@@ -64,10 +65,31 @@ pub(super) fn node_request(
             let patch = owned.status.patch(view, now_s);
             (WriteRequest::node_status(node, patch), owned.status.digest)
         }
+        (Purpose::CsiNode | Purpose::CreateCsiNode | Purpose::ClearCsiNode, Some(view)) => {
+            let drivers = owned.drivers.as_ref()?;
+            return Some(driver_request(purpose, node, drivers, view));
+        }
         _ => return None,
     };
     let order = view.and_then(|view| view.order);
     Some(RequestDraft { request, content, order, start: desired.start })
+}
+
+/// The request of a purpose for the CSINode of a node.
+fn driver_request(
+    purpose: Purpose,
+    node: &NodeName,
+    drivers: &OwnedDrivers,
+    view: &NodeView,
+) -> RequestDraft {
+    let (name, uid) = (node.as_str(), &*view.uid);
+    let request = match purpose {
+        Purpose::CreateCsiNode => WriteRequest::create_csi_node(drivers.object(name, uid)),
+        Purpose::ClearCsiNode => WriteRequest::csi_node(node, OwnedDrivers::cleared(name, uid)),
+        _ => WriteRequest::csi_node(node, drivers.patch(name, uid)),
+    };
+    // Its versions are not followed.
+    RequestDraft { request, content: drivers.digest(), order: None, start: EdgeStart::default() }
 }
 
 /// What the API shows after a write, as `compare` takes it.

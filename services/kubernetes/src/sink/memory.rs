@@ -11,6 +11,12 @@ pub(crate) enum Purpose {
     NodeMetadata,
     /// The status of a Node.
     NodeStatus,
+    /// The drivers of a CSINode.
+    CsiNode,
+    /// Create a CSINode.
+    CreateCsiNode,
+    /// Take every driver from a CSINode.
+    ClearCsiNode,
     /// The status of a pod.
     PodStatus,
     /// The end of a pod.
@@ -64,12 +70,19 @@ struct Refusal {
 }
 
 impl Purpose {
+    /// Whether it is about the CSINode of a node.
+    pub(crate) fn is_of_csi_node(self) -> bool {
+        matches!(self, Self::CsiNode | Self::CreateCsiNode | Self::ClearCsiNode)
+    }
+
     /// The verb and the resource, as a role names them.
     pub(crate) fn right(self) -> &'static str {
         match self {
             Self::CreateNode => "create nodes",
             Self::NodeMetadata => "patch nodes",
             Self::NodeStatus => "patch nodes/status",
+            Self::CsiNode | Self::ClearCsiNode => "patch csinodes",
+            Self::CreateCsiNode => "create csinodes",
             Self::PodStatus => "patch pods/status",
             Self::DeletePod => "delete pods",
             Self::Tolerations => "patch pods",
@@ -111,6 +124,11 @@ impl ObjectMemory {
         (self.failures, self.not_before_ms) = (0, 0);
         self.refusals.retain(|(of, _)| *of != purpose);
         self.refusals.push((purpose, Refusal { content, order }));
+    }
+
+    /// The API may take again what it refused for this purpose.
+    pub(crate) fn forget_settled(&mut self, purpose: Purpose) {
+        self.refusals.retain(|(of, _)| *of != purpose);
     }
 
     /// A request failed.

@@ -9,6 +9,7 @@
 //! | a Node is not there | create | present; the Nodes were listed; the edge has started since it was there |
 //! | labels, annotations, status of a Node | patch | present |
 //! | only times of it | patch, every 5 min | present |
+//! | the storage drivers of a Node | see `csi_plan` | present |
 //! | status of a pod | patch | present; no terminal phase is taken back |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | limits of tolerations of an absence | patch | the policy is to keep |
@@ -22,6 +23,7 @@ use std::sync::LazyLock;
 use headwater_controller::{EdgeStart, NodePresence};
 use serde_json::Value;
 
+use super::csi_plan::plan_csi_node;
 use super::memory::{ObjectMemory, Purpose};
 use crate::cluster_view::{Deletion, NodeView, PodView};
 use crate::digest::{Digest, digest};
@@ -154,7 +156,12 @@ pub(crate) fn plan_node(
         compare(Purpose::NodeStatus, status.digest, (is_shown, view.status), view.order, facts);
     let times = || times_due(desired, view, facts);
     let of_status = if of_status == Step::Rest { times() } else { of_status };
-    earlier(of_metadata, of_status)
+    if matches!(of_status, Step::Call(_)) {
+        return of_status;
+    }
+    let drivers = desired.owned.drivers.as_ref();
+    let of_drivers = drivers.map_or(Step::Rest, |drivers| plan_csi_node(drivers, facts));
+    earlier(earlier(of_metadata, of_status), of_drivers)
 }
 
 /// The next write of a status of which only times differ.

@@ -24,6 +24,8 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 /// The namespace of the Leases of nodes.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
+const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+
 impl WriteRequest {
     /// Creates a Node.
     pub(crate) fn create_node(node: Value) -> Self {
@@ -38,6 +40,16 @@ impl WriteRequest {
     /// Patches the status of a Node.
     pub(crate) fn node_status(node: &NodeName, patch: Value) -> Self {
         Self::patch(format!("/api/v1/nodes/{node}/status"), STRATEGIC_MERGE_PATCH, patch)
+    }
+
+    /// Patches the CSINode of a node.
+    pub(crate) fn csi_node(node: &NodeName, patch: Value) -> Self {
+        Self::patch(format!("{CSI_NODES}/{node}"), MERGE_PATCH, patch)
+    }
+
+    /// Creates the CSINode of a node.
+    pub(crate) fn create_csi_node(object: Value) -> Self {
+        Self { method: Method::POST, path: CSI_NODES.into(), content_type: JSON, body: object }
     }
 
     /// Patches the status of a pod.

@@ -18,6 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
+use super::csi_plan;
 use super::desired::{Unreadable, desired_node, desired_pod};
 use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::event_lane::{self, EventLane};
@@ -550,6 +551,19 @@ impl SinkRun {
         let (mut created, mut throttled_ms) = (None, None);
         let memory = self.memories.entry(id.clone()).or_default();
         match answer {
+            answer @ (Answer::Done(_)
+            | Answer::Absent
+            | Answer::Conflict(_)
+            | Answer::Refused(_))
+                if purpose.is_of_csi_node() =>
+            {
+                csi_plan::note_answer(memory, purpose, content, &answer, now_ms);
+                match answer {
+                    Answer::Refused(reason) => self.troubles.refuse(&id, reason),
+                    _ => self.troubles.clear(&id),
+                }
+                self.troubles.allow(purpose);
+            }
             Answer::Done(object) => {
                 let shown =
                     object.as_ref().map_or(content, |object| shown(purpose, content, object));

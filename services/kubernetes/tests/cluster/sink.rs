@@ -3,6 +3,7 @@
 //! one control plane, with scheduler and controllers; each has nodes of its own.
 
 mod deletion;
+mod drivers;
 mod edge;
 mod events;
 mod faults;
@@ -113,6 +114,7 @@ impl Api {
             "node" => format!("/api/v1/nodes/{name}"),
             "pod" => format!("/api/v1/namespaces/default/pods/{name}"),
             "event" => format!("/api/v1/namespaces/default/events/{name}"),
+            "csinode" => format!("/apis/storage.k8s.io/v1/csinodes/{name}"),
             _ => format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"),
         };
         let request = http::Request::get(path).body(Vec::new()).expect("a request");

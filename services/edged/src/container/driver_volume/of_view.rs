@@ -164,8 +164,8 @@ fn attachment(
                 (None, None) => "it has no VolumeAttachment".to_owned(),
             };
             Err(format!(
-                "volume {volume} is not attached to node {node}: {why}; this node asks for no \
-                 attachment. A driver that attaches nothing says attachRequired: false in its CSIDriver"
+                "volume {volume} is not attached to node {node}: {why}; the cluster and the driver's own \
+                 controller attach it. A driver that attaches nothing says attachRequired: false in its CSIDriver"
             ))
         }
     }

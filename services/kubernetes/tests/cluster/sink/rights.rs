@@ -4,6 +4,7 @@ use headwater_event::RequestVerb;
 use headwater_kubernetes::{Access, ActAs, KubernetesCloud};
 use serde_json::{Value, json};
 
+use super::drivers::{driver, set_drivers};
 use super::edge::{Edge, running_status, warning};
 use super::{Api, SharedCluster, condition};
 use crate::cloud::{csr, get, json_of, request, token};
@@ -70,7 +71,14 @@ async fn use_all_rights(act_as: ActAs) {
     let uid = api.uid("named").await;
     let mut node = edge.node_object();
     node["metadata"]["annotations"] = json!({"example.com/note": "n"});
+    set_drivers(&mut node, &[driver("disk.example.com", "n-1")]);
     edge.report_node(&node).await;
+    // Created, then patched.
+    api.wait_for("csinode", NODE, "there", |node| !node.is_null()).await;
+    set_drivers(&mut node, &[]);
+    edge.report_node(&node).await;
+    let is_empty = |node: &Value| !node.is_null() && node["spec"]["drivers"].is_null();
+    api.wait_for("csinode", NODE, "without drivers", is_empty).await;
     edge.report_status("named", &uid, &running_status("10.6.0.1")).await;
     let pod = api.running("named").await;
     assert_eq!(condition(&pod, "Ready")["status"], "True");
