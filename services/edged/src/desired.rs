@@ -11,6 +11,7 @@
 //! end of the listing, and only if the listing was complete: until the node has received its whole
 //! stream once, absence has no meaning.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -299,7 +300,7 @@ fn desired_pod(
     // Nothing here reads them, and they may be larger than the spec.
     pod.metadata.managed_fields = None;
     pod.status = pod::gate_conditions(&pod);
-    let claims = pod::claims(&pod).map(str::to_owned).collect();
+    let claims = pod::claims(&pod).map(Cow::into_owned).collect();
     let pod = CompressedObject::encode(&pod)?;
     let findings = Arc::new(inspect(column, json));
     Ok(DesiredPod { uid, pod, findings, claims, is_static: false })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodStatus, Volume};
 use serde::{Deserialize, Serialize};
 
 /// Kubernetes' grace period of a pod that states none.
@@ -275,10 +275,7 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
         let projected = volume.projected.iter().flat_map(|projected| &projected.sources);
         is("configmap", volume.config_map.as_ref().map(|map| map.name.as_str()))
             || is("secret", volume.secret.as_ref().and_then(|secret| secret.secret_name.as_deref()))
-            || is(
-                "persistentvolumeclaim",
-                volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str()),
-            )
+            || is("persistentvolumeclaim", claim_name(pod, volume).as_deref())
             || projected.flatten().any(|part| {
                 is("configmap", part.config_map.as_ref().map(|map| map.name.as_str()))
                     || is("secret", part.secret.as_ref().map(|secret| secret.name.as_str()))
@@ -308,9 +305,18 @@ pub(crate) fn pull_secrets(pod: &Pod) -> impl Iterator<Item = &str> {
 }
 
 /// The claims that the pod's volumes name.
-pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = Cow<'_, str>> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+    volumes.filter_map(|volume| claim_name(pod, volume))
+}
+
+/// The claim of a volume. That of an ephemeral volume, which the cluster makes, has the names of pod and volume.
+pub(crate) fn claim_name<'a>(pod: &Pod, volume: &'a Volume) -> Option<Cow<'a, str>> {
+    if let Some(claim) = &volume.persistent_volume_claim {
+        return Some(Cow::Borrowed(&claim.claim_name));
+    }
+    volume.ephemeral.as_ref()?;
+    Some(Cow::Owned(format!("{}-{}", pod.metadata.name.as_deref()?, volume.name)))
 }
 
 /// Whether an init container is a sidecar, which runs as long as the pod.

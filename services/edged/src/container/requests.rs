@@ -90,9 +90,19 @@ impl Add for Amounts {
 
 /// What the pod requests of the node.
 pub fn pod_requests(pod: &Pod) -> Amounts {
-    let sum = sum(pod, container_requests);
+    sandbox_requests(pod) + overhead(pod)
+}
+
+/// What the pod requests for its containers alone, without its overhead.
+pub fn sandbox_requests(pod: &Pod) -> Amounts {
     let own = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-    sum.replaced_by(requests(own)) + overhead(pod)
+    sum(pod, container_requests).replaced_by(requests(own))
+}
+
+/// The sum of the limits that containers have, or the pod itself. A container without one counts nothing.
+pub fn sandbox_limits(pod: &Pod) -> Amounts {
+    let own = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.limits.as_ref());
+    sum(pod, container_limits).replaced_by(Amounts::of(own))
 }
 
 /// The limits of the pod. Zero is no limit: so it is if one of its containers has none.
@@ -148,7 +158,8 @@ fn requests(resources: Option<&ResourceRequirements>) -> Amounts {
     }
 }
 
-fn overhead(pod: &Pod) -> Amounts {
+/// What the runtime takes for the pod beside its containers.
+pub fn overhead(pod: &Pod) -> Amounts {
     Amounts::of(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()))
 }
 

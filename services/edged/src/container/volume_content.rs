@@ -2,7 +2,7 @@
 //!
 //! Pure: it decides which files have which content. The runtime writes them to a disk.
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume as VolumeSpec};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume as VolumeSpec};
 
 use super::WaitReason;
 use super::claim::{Claim, ClaimName};
@@ -16,7 +16,7 @@ use super::volume_files::{
     Files, MODE_DEFAULT, POD_BYTES_MAX, add_config_map, add_fields, add_projected, add_secret, mode,
 };
 use crate::desired::objects::Objects;
-use crate::pod::{is_plain_name, namespace};
+use crate::pod::{claim_name, is_plain_name, namespace};
 
 /// Resolves the content of all volumes of the pod.
 ///
@@ -86,6 +86,10 @@ fn content(
     } else if let Some(source) = &spec.persistent_volume_claim {
         let is_read_only = source.read_only.unwrap_or(false);
         return claim(&spec.name, &source.claim_name, is_read_only, fields, objects);
+    } else if spec.ephemeral.is_some() {
+        let name = claim_name(fields.pod, spec).unwrap_or_default();
+        check_owner(&name, fields.pod, objects)?;
+        return claim(&spec.name, &name, false, fields, objects);
     } else if let Some(source) = &spec.csi {
         let volume = of_view::inline(&spec.name, source, fields, objects)?;
         return Ok(VolumeContent::Driver(Box::new(volume)));
@@ -109,6 +113,22 @@ fn memory_bytes_max(source: &EmptyDirVolumeSource, fields: &FieldSource<'_>) -> 
     ];
     // A file system of size zero has no limit, and so is a bound that is not known.
     Some(bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or_default())
+}
+
+/// Checks that the cluster made the claim of an ephemeral volume for this very pod.
+fn check_owner(name: &str, pod: &Pod, objects: &Objects) -> Result<(), String> {
+    let namespace = namespace(pod);
+    let Some(claim) = objects.claim(namespace, name) else { return Ok(()) };
+    let owners = claim.metadata.owner_references.iter().flatten();
+    let uid = pod.metadata.uid.as_deref();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+    if controllers.any(|owner| Some(owner.uid.as_str()) == uid) {
+        return Ok(());
+    }
+    Err(format!(
+        "PVC {namespace}/{name} was not created for pod {namespace}/{} (pod is not owner)",
+        pod.metadata.name.as_deref().unwrap_or_default()
+    ))
 }
 
 /// The content of a claim: the host path of its volume if the volume has one, a volume of a storage driver, else
@@ -150,8 +170,6 @@ fn claim(
 fn kind_of(spec: &VolumeSpec) -> &'static str {
     if spec.nfs.is_some() {
         "nfs"
-    } else if spec.ephemeral.is_some() {
-        "ephemeral"
     } else if spec.image.is_some() {
         "image"
     } else {

@@ -157,10 +157,15 @@ pub(super) fn types_of_the_table() -> Vec<&'static Type> {
     types
 }
 
-/// Whether the field's own fields may be missing from the table: no runtime honours any of them, or
-/// all runtimes do the same with it as a whole.
+/// Whether the field's own fields may be missing from the table: no runtime honours any of them, all runtimes do the
+/// same with it as a whole, or the cluster acts on it.
 fn is_decided_as_a_whole(field: &Field) -> bool {
-    field.gaps.iter().flatten().any(|gap| matches!(gap.effect, Effect::Refused | Effect::Noted))
+    field.is_of_cluster
+        || field
+            .gaps
+            .iter()
+            .flatten()
+            .any(|gap| matches!(gap.effect, Effect::Refused | Effect::Noted))
 }
 
 #[test]

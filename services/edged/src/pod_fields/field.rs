@@ -37,6 +37,9 @@ pub(super) struct Field {
     /// How it is honoured, where this is not obvious.
     #[cfg_attr(not(test), expect(dead_code, reason = "the page states it, which a test writes"))]
     pub(super) remark: &'static str,
+    /// The cluster acts on it, and no node does.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the table with the API"))]
+    pub(super) is_of_cluster: bool,
 }
 
 /// What some runtimes do not do.
@@ -74,12 +77,12 @@ pub(super) enum Unless {
 
 /// A field that every runtime honours, until a gap is added.
 pub(super) const fn field(name: &'static str) -> Field {
-    Field { name, of: None, gaps: [None; 2], remark: "" }
+    Field { name, of: None, gaps: [None; 2], remark: "", is_of_cluster: false }
 }
 
 /// A field whose own fields are in the table.
 pub(super) const fn typed(name: &'static str, of: &'static Type) -> Field {
-    Field { name, of: Some(of), gaps: [None; 2], remark: "" }
+    Field { name, of: Some(of), gaps: [None; 2], remark: "", is_of_cluster: false }
 }
 
 impl Field {
@@ -114,6 +117,11 @@ impl Field {
     /// The same field with a remark.
     pub(super) const fn remark(self, remark: &'static str) -> Self {
         Self { remark, ..self }
+    }
+
+    /// The same field with a remark: the cluster acts on it, and no node does.
+    pub(super) const fn of_cluster(self, remark: &'static str) -> Self {
+        Self { remark, is_of_cluster: true, ..self }
     }
 
     /// The gap of a runtime, if it has one.

@@ -8,11 +8,10 @@ use super::super::volume::VolumeFile;
 use super::super::volume_files::is_safe_path;
 use super::*;
 use headwater_object::TokenClaim;
-use k8s_openapi::api::core::v1::Pod;
 
 fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReason> {
     let metadata = json!({
-        "name": "web", "namespace": "shop", "labels": {"app": "web", "tier": "front"}});
+        "name": "web", "namespace": "shop", "uid": "u1", "labels": {"app": "web", "tier": "front"}});
     let spec = json!({"containers": [], "volumes": [volume]});
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
@@ -210,4 +209,28 @@ fn an_empty_dir_in_memory_has_the_least_of_its_bounds() {
         let words = format!("{source} {limit}");
         assert_eq!(of(source, limit, node), expected, "{words}");
     }
+}
+
+#[test]
+fn an_ephemeral_volume_is_the_claim_that_was_made_for_its_pod() {
+    let claim = |owner: &str| {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": owner, "controller": true});
+        json!({
+            "metadata": {"name": "web-v", "namespace": "shop", "uid": "c1", "ownerReferences": [owner]},
+            "spec": {"volumeName": "disk"},
+        })
+    };
+    let disk = json!({"metadata": {"name": "disk"}, "spec": {"hostPath": {"path": "/srv"}}});
+    let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
+    let found = |owner: Option<&str>| {
+        let mut all = vec![("null/persistentvolume/disk", disk.clone())];
+        all.extend(owner.map(|owner| ("shop/persistentvolumeclaim/web-v", claim(owner))));
+        resolved(volume.clone(), &objects(&all)).map_err(|reason| reason.message)
+    };
+    let host = VolumeContent::Host { path: "/srv".to_owned(), kind: String::new() };
+    assert_eq!(found(Some("u1")), Ok(host));
+    let why = found(Some("u2")).expect_err("it is another pod's");
+    assert!(why.contains("PVC shop/web-v was not created for pod shop/web"), "{why}");
+    let why = found(None).expect_err("it is not there");
+    assert!(why.contains("persistentvolumeclaim \"web-v\" not found"), "{why}");
 }

@@ -37,7 +37,7 @@ pub(super) static VOLUME: Type = Type {
         ),
         typed("downwardAPI", &DOWNWARD_API_VOLUME_SOURCE),
         typed("emptyDir", &EMPTY_DIR_VOLUME_SOURCE),
-        driver("ephemeral"),
+        typed("ephemeral", &EPHEMERAL_VOLUME_SOURCE),
         driver("fc"),
         driver("flexVolume"),
         driver("flocker"),
@@ -60,6 +60,12 @@ pub(super) static VOLUME: Type = Type {
         driver("storageos"),
         driver("vsphereVolume"),
     ],
+};
+
+static EPHEMERAL_VOLUME_SOURCE: Type = Type {
+    name: "EphemeralVolumeSource",
+    fields: &[field("volumeClaimTemplate")
+        .of_cluster("the cluster makes the claim POD-VOLUME of it; the pod waits for that claim")],
 };
 
 static CSI_VOLUME_SOURCE: Type = Type {
