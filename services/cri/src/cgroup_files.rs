@@ -53,6 +53,16 @@ impl CgroupFiles {
         self.is_unified
     }
 
+    /// The kernel limits the swap of a group. The root of version 2 has no such file, so the group of this process is asked.
+    pub(crate) fn limits_swap(&self) -> bool {
+        if !self.is_unified {
+            return self.tree(MEMORY).join("memory.memsw.limit_in_bytes").exists();
+        }
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
+        own.is_some_and(|own| self.root.join(own).join("memory.swap.max").exists())
+    }
+
     /// The top of every tree.
     pub(crate) fn trees(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();

@@ -170,6 +170,7 @@ pub async fn open(
     let node = NodeFacts {
         has_static_cpus: edged.cpu_policy == CpuPolicy::Static,
         has_cgroup_v2: cgroups.files().is_unified(),
+        has_swap_limit: cgroups.files().limits_swap(),
         ..node
     };
     let is_containerd = version.runtime_name == CONTAINERD;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Bench {
     pub(crate) boot_id: String,
     /// The root of the cgroups of its pods; the common one if it is empty.
     pub(crate) cgroup_root: String,
+    /// The name servers of the cluster.
+    pub(crate) cluster_dns: Vec<IpAddr>,
     /// The folder of device plugins, if any can register.
     pub(crate) device_plugin_dir: Option<PathBuf>,
     socket: PathBuf,
@@ -55,8 +58,9 @@ impl Bench {
             ..Settings::default()
         };
         let (boot_id, cgroup_root) = (String::new(), String::new());
-        let socket = socket.to_owned();
-        Self { dir, edge, settings, boot_id, cgroup_root, device_plugin_dir: None, socket }
+        let (socket, cluster_dns) = (socket.to_owned(), Vec::new());
+        let device_plugin_dir = None;
+        Self { dir, edge, settings, boot_id, cgroup_root, cluster_dns, device_plugin_dir, socket }
     }
 
     /// Where the pod worker keeps its things.
@@ -76,6 +80,7 @@ impl Bench {
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let mut cri = CriSettings::new(self.socket.clone());
+        cri.cluster_dns.clone_from(&self.cluster_dns);
         cri.has_device_plugins = self.device_plugin_dir.is_some();
         if !self.boot_id.is_empty() {
             cri.boot_id.clone_from(&self.boot_id);

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::spec;
-use crate::proto::{NamespaceMode, NamespaceOption};
+use crate::proto::{NamespaceMode, NamespaceOption, UserNamespace};
 
 /// The namespaces of a pod's sandbox and its containers. `target` is the container whose processes an
 /// ephemeral container sees.
@@ -25,6 +25,10 @@ pub(super) fn namespaces(pod: &Pod, target: Option<&str>) -> NamespaceOption {
         pid: if target.is_some() { NamespaceMode::Target } else { pid }.into(),
         ipc: of_node(spec.host_ipc, NamespaceMode::Pod).into(),
         target_id: target.unwrap_or_default().to_owned(),
-        ..NamespaceOption::default()
+        // A pod with user ids of its own is refused.
+        userns_options: Some(UserNamespace {
+            mode: NamespaceMode::Node.into(),
+            ..UserNamespace::default()
+        }),
     }
 }

@@ -29,6 +29,8 @@ pub struct NodeFacts {
     pub has_static_cpus: bool,
     /// The kernel has the one tree of cgroup v2.
     pub has_cgroup_v2: bool,
+    /// The kernel limits the swap of a control group.
+    pub has_swap_limit: bool,
     /// The id of the machine's boot. Empty if it is unknown.
     pub boot_id: String,
     /// The memory of the machine, which the order of kills depends on.
@@ -83,6 +85,7 @@ impl Default for NodeFacts {
             cgroup_root: CGROUP_ROOT.to_owned(),
             has_static_cpus: false,
             has_cgroup_v2: false,
+            has_swap_limit: false,
             boot_id: String::new(),
             memory_bytes: 0,
             huge_page_sizes: Vec::new(),

@@ -2,12 +2,15 @@
 //! (`pkg/kubelet/cm/helpers_linux.go`, `ResourceConfigForPod`).
 
 use headwater_edged::container::qos::QosClass;
-use headwater_edged::container::requests::{pod_limits, pod_requests};
+use headwater_edged::container::requests::{
+    Amounts, overhead, pod_limits, pod_requests, sandbox_limits, sandbox_requests,
+};
 use headwater_edged::exclusive_cpus;
 use headwater_edged::pod::all_containers;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::resources::{PERIOD_US, SHARES, cpu_quota, cpu_shares};
+use crate::proto::LinuxContainerResources;
 
 /// What a pod's cgroup is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,29 @@ pub fn pod_resources(pod: &Pod, has_static_cpus: bool) -> PodResources {
             .filter(|quota| *quota > 0 && !is_exclusive),
         memory_limit_bytes: Some(whole(limits.memory_bytes)).filter(|limit| *limit > 0),
         ..none
+    }
+}
+
+/// The sums of the containers, for a runtime that gives a pod a machine of its own
+/// (`kuberuntime_sandbox_linux.go`, `calculateSandboxResources`).
+pub(super) fn sandbox_resources(pod: &Pod) -> LinuxContainerResources {
+    linux_resources(sandbox_requests(pod), sandbox_limits(pod))
+}
+
+/// What that machine takes for itself.
+pub(super) fn overhead_resources(pod: &Pod) -> Option<LinuxContainerResources> {
+    pod.spec.as_ref()?.overhead.as_ref()?;
+    Some(linux_resources(overhead(pod), overhead(pod)))
+}
+
+fn linux_resources(requests: Amounts, limits: Amounts) -> LinuxContainerResources {
+    let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    LinuxContainerResources {
+        cpu_period: PERIOD_US,
+        cpu_quota: cpu_quota(whole(limits.cpu_milli)),
+        cpu_shares: cpu_shares(whole(requests.cpu_milli)),
+        memory_limit_in_bytes: whole(limits.memory_bytes),
+        ..LinuxContainerResources::default()
     }
 }
 

@@ -51,6 +51,7 @@ pub fn resources(pod: &Pod, container: &Container, node: &NodeFacts) -> LinuxCon
         cpu_quota: cpu_quota(cpu_limit),
         cpu_shares: cpu_shares(cpu_request.unwrap_or(cpu_limit)),
         memory_limit_in_bytes: memory_limit,
+        memory_swap_limit_in_bytes: swap_limit(memory_limit, node),
         oom_score_adj: oom_score_adjust(pod, container, node.memory_bytes),
         hugepage_limits: huge_page_limits(pod, container, node),
         unified: unified(node),
@@ -58,10 +59,17 @@ pub fn resources(pod: &Pod, container: &Container, node: &NodeFacts) -> LinuxCon
     }
 }
 
-/// The files of cgroup v2 without a field: a container that is killed for memory ends as a whole.
+/// Memory and swap together: no container swaps (`ConfigureNoSwap`).
+fn swap_limit(memory_limit: i64, node: &NodeFacts) -> i64 {
+    if node.has_swap_limit && !node.has_cgroup_v2 { memory_limit } else { 0 }
+}
+
+/// The files of cgroup v2 without a field: a container that is killed for memory ends as a whole, and none swaps.
 fn unified(node: &NodeFacts) -> super::StringMap {
-    let group = || ("memory.oom.group".to_owned(), "1".to_owned());
-    node.has_cgroup_v2.then(group).into_iter().collect()
+    let group = node.has_cgroup_v2.then_some(("memory.oom.group", "1"));
+    let swap = (node.has_cgroup_v2 && node.has_swap_limit).then_some(("memory.swap.max", "0"));
+    let files = group.into_iter().chain(swap);
+    files.map(|(file, content)| (file.to_owned(), content.to_owned())).collect()
 }
 
 /// `cpu.shares` of so many thousandths of a CPU (`MilliCPUToShares`).

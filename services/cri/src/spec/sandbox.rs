@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::dns::dns_config;
 use super::hostname::PodName;
 use super::labels::{log_directory, sandbox_annotations, sandbox_labels};
+use super::pod_resources::{overhead_resources, sandbox_resources};
 use super::ports::port_mappings;
 use super::sysctls::sysctls;
 use super::{NodeFacts, cgroup_parent, refused, security, spec};
@@ -49,7 +50,8 @@ pub fn sandbox_config(
             cgroup_parent: cgroup_parent.unwrap_or_default(),
             security_context: Some(security::of_sandbox(pod, node)?),
             sysctls: sysctls(pod, node)?,
-            ..LinuxPodSandboxConfig::default()
+            overhead: overhead_resources(pod),
+            resources: Some(sandbox_resources(pod)),
         }),
     })
 }
