@@ -25,6 +25,7 @@
 //! | `audit` | the audit log: which requests were refused, and which rights were not used |
 //! | `health` | the requests by which a part is known to be ready |
 //! | `certificates` | the CAs, and what they sign |
+//! | `kubelet` | a kubelet, to which our pod worker is compared |
 //! | `kubeconfig` | the file by which a client finds the API and proves who it is |
 //! | `program` | the program in the cache |
 //! | `source` | its source |
@@ -38,6 +39,7 @@ mod error;
 mod flags;
 mod health;
 mod kubeconfig;
+mod kubelet;
 mod part;
 mod program;
 mod source;
@@ -47,6 +49,7 @@ pub use audit::{AuditError, AuditLog, AuditedRight};
 pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
 pub use headwater_daemon::Daemon;
+pub use kubelet::{Kubelet, KubeletSettings};
 pub use part::Part;
 pub use program::Program;
 pub use suite::{CaseOutcome, CaseResult, SuiteCase, SuiteRun};

@@ -13,6 +13,7 @@ const VERSION_PACKAGES: [&str; 2] =
 
 /// The packages that are compiled.
 const PACKAGES: usize = 3_000;
+const KUBELET_PACKAGES: usize = 1_800;
 
 /// The control plane, and the suite of tests.
 pub(crate) fn control_plane() -> GoPrograms {
@@ -28,6 +29,22 @@ pub(crate) fn control_plane() -> GoPrograms {
         linker_flags: linker_flags(),
         packages: PACKAGES,
         took: "12 min on two cores",
+    }
+}
+
+/// The kubelet of the same version. It is built only where a test compares with it.
+pub(crate) fn kubelet() -> GoPrograms {
+    let files = vec![
+        ("go.mod", GO_MOD),
+        ("go.sum", include_str!("../control-plane/go.sum")),
+        ("kubelet/main.go", include_str!("../control-plane/kubelet/main.go")),
+    ];
+    GoPrograms {
+        name: format!("the kubelet {}", version()),
+        files,
+        linker_flags: linker_flags(),
+        packages: KUBELET_PACKAGES,
+        took: "6 min on two cores",
     }
 }
 

@@ -14,13 +14,13 @@ const PREFIX: &str = "headwater-lab-";
 
 /// The group that is the parent of a lab's pods; it is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Cgroups {
+pub struct Cgroup {
     name: String,
 }
 
-impl Cgroups {
+impl Cgroup {
     /// A name of its own for a lab of this process, after the removal of what ended processes left.
-    pub(crate) fn claim() -> Self {
+    pub fn claim() -> Self {
         static CLAIMED: AtomicU32 = AtomicU32::new(0);
         for group in trees().flat_map(|tree| folders(&tree)) {
             if starter(&group).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
@@ -29,6 +29,11 @@ impl Cgroups {
         }
         let number = CLAIMED.fetch_add(1, Ordering::Relaxed);
         Self { name: format!("{PREFIX}{}-{number}", std::process::id()) }
+    }
+
+    /// Its name, below the root of each controller.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The path of the parent of every pod, as CRI takes it.
@@ -46,7 +51,7 @@ impl Cgroups {
     }
 }
 
-impl Drop for Cgroups {
+impl Drop for Cgroup {
     fn drop(&mut self) {
         Self::remove(&[self.parent()]);
     }

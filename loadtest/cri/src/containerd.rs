@@ -11,7 +11,7 @@ use headwater_daemon::{DaemonError, DataFolder, run};
 use nix::unistd::geteuid;
 use serde_json::Value;
 
-use crate::cgroups::Cgroups;
+use crate::cgroups::Cgroup;
 use crate::config::{self, Folders};
 use crate::error::LabError;
 use crate::image::{Image, PAUSE_IMAGE};
@@ -61,7 +61,7 @@ pub struct Containerd {
     path: OsString,
     socket: PathBuf,
     /// Dropped after the machine: no process is in them then.
-    cgroups: Cgroups,
+    cgroups: Cgroup,
     /// The kernel unlocks it when it is closed.
     _lock: File,
     folder: DataFolder,
@@ -106,7 +106,7 @@ impl Containerd {
         write(&data.join("cni"), "10-headwater.conflist", &config::network())?;
         let folders = Folders { data, socket: &socket, cni_plugins };
         write(data, "config.toml", &config::containerd(version, &folders, PAUSE_IMAGE))?;
-        let cgroups = Cgroups::claim();
+        let cgroups = Cgroup::claim();
         let machine = Machine::start(data, path.clone())?;
         let server = server(&machine, data);
         let mut lab = Self { server, machine, path, socket, cgroups, _lock: lock, folder };
@@ -128,7 +128,7 @@ impl Containerd {
         let groups = self.groups();
         self.server.kill()?;
         self.machine.kill()?;
-        Cgroups::remove(&groups);
+        Cgroup::remove(&groups);
         self.machine = Machine::start(self.folder.path(), self.path.clone())?;
         self.server = server(&self.machine, self.folder.path());
         self.server.start()
@@ -276,7 +276,7 @@ impl Drop for Containerd {
         // nothing. What cannot be killed has ended.
         let _ = self.server.kill();
         let _ = self.machine.kill();
-        Cgroups::remove(&groups);
+        Cgroup::remove(&groups);
     }
 }
 

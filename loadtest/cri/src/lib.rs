@@ -44,11 +44,12 @@ mod registry;
 mod twin;
 mod version;
 
+pub use cgroups::Cgroup;
 pub use containerd::{Containerd, ContainerdSettings};
 pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};
 pub use error::LabError;
 pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
 pub use machine::{Machine, Server};
 pub use registry::{Login, Registry};
-pub use twin::{Fault, FaultRates, Life, PullOutcome, Restart, Twin};
+pub use twin::{Fault, FaultRates, Life, PullOutcome, RecordedRequest, Restart, Twin};
 pub use version::ContainerdVersion;

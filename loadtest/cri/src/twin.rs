@@ -8,6 +8,7 @@
 //! | `life` | what a container does, as a command that containerd runs too |
 //! | `state` | sandboxes, containers, images and names; pure |
 //! | `faults` | what goes wrong, by a seed |
+//! | `record` | what a client asked for |
 //! | `feed` | the events of one subscription, with their faults |
 //! | `runtime`, `images`, `events` | the services on the wire |
 
@@ -16,6 +17,7 @@ mod faults;
 mod feed;
 mod images;
 mod life;
+mod record;
 mod runtime;
 mod state;
 
@@ -37,11 +39,13 @@ use tonic::{Response, Status};
 
 pub use faults::{Fault, FaultRates};
 pub use life::Life;
+pub use record::RecordedRequest;
 pub use state::PullOutcome;
 
 use crate::error::LabError;
 use faults::Faults;
 use feed::Happening;
+use record::Record;
 use state::State;
 
 /// Events that a slow subscription has not read; it loses older ones.
@@ -71,6 +75,7 @@ struct Services(Arc<Core>);
 struct Core {
     state: Mutex<State>,
     faults: Mutex<Faults>,
+    record: Mutex<Record>,
     /// The calls of each method.
     calls: Mutex<BTreeMap<&'static str, u64>>,
     happenings: broadcast::Sender<Happening>,
@@ -97,6 +102,7 @@ impl Twin {
         let shared = Core {
             state: Mutex::default(),
             faults: Mutex::default(),
+            record: Mutex::default(),
             calls: Mutex::default(),
             happenings,
             ends: watch::Sender::new(0),
@@ -176,6 +182,16 @@ impl Twin {
         }
     }
 
+    /// From now on the requests for sandboxes and containers are kept.
+    pub fn record(&self) {
+        self.shared.record().begin();
+    }
+
+    /// The requests that were kept, in order.
+    pub fn recorded(&self) -> Vec<RecordedRequest> {
+        self.shared.record().requests()
+    }
+
     /// How many times a method, such as `PullImage`, was called.
     pub fn calls(&self, method: &str) -> u64 {
         self.shared.calls().get(method).copied().unwrap_or_default()
@@ -223,6 +239,10 @@ impl Core {
 
     fn calls(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {

@@ -9,7 +9,7 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2|kubelet...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
@@ -25,6 +25,8 @@ cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conforman
   containerd-2
               the tests of containers on containerd 2, which is built once on a machine from Go
               modules; it has no rounds
+  kubelet     a real kubelet is given 175 pods again, and asks its runtime for what the record has,
+              to which the pod worker is compared; the kubelet is built once on a machine
   --rounds N  the number of rounds (default: that of `cargo xtask test`)
   --seed N    repeat the run of this seed
 ";
@@ -45,7 +47,7 @@ struct Test {
     variables: &'static [(&'static str, &'static str)],
 }
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     Test {
         name: "crash",
         targets: &["crash"],
@@ -109,6 +111,14 @@ const TESTS: [Test; 8] = [
         rounds: None,
         seed: None,
         variables: &[("HEADWATER_CONTAINERD", "2"), ("CI", "true")],
+    },
+    Test {
+        name: "kubelet",
+        targets: &["oracle"],
+        tests: None,
+        rounds: None,
+        seed: None,
+        variables: &[("HEADWATER_KUBELET", "1")],
     },
 ];
 

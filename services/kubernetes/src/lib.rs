@@ -49,6 +49,7 @@
 //! | `digest` | digests of JSON |
 //! | `whole_seconds` | times as the API stores them |
 //! | `pod_status`, `node_object` | what a node owns of its pods' statuses, and of its Node |
+//! | `csi_node` | the storage drivers of a node |
 //! | `kubelet_address` | where API servers reach the kubelet's servers of the nodes, if not at each node |
 //! | `event_level` | which Events of the nodes are written |
 //! | `offline` | what becomes of the pods of a node that is away |

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `desired` | what the picture says of an object |
 //! | `plan` | which request comes next for an object |
+//! | `csi_plan` | which request comes next for a CSINode |
 //! | `draft` | the requests that follow from a plan |
 //! | `queue` | which object comes next |
 //! | `lease` | which Lease comes next |

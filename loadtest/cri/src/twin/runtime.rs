@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::feed::{Feed, Happening, Reply};
 use super::life::Life;
+use super::record::RecordedRequest;
 use super::state::Start;
 use super::{Core, END_WITHIN, Oom, Services};
 
@@ -56,6 +57,7 @@ impl RuntimeService for Services {
         request: Request<RunPodSandboxRequest>,
     ) -> Answer<RunPodSandboxResponse> {
         let request = request.into_inner();
+        self.0.record().add(|| RecordedRequest::Sandbox(Box::new(request.clone())));
         let config = request.config.unwrap_or_default();
         self.0
             .call("RunPodSandbox", async || {
@@ -130,7 +132,9 @@ impl RuntimeService for Services {
         &self,
         request: Request<CreateContainerRequest>,
     ) -> Answer<CreateContainerResponse> {
-        let CreateContainerRequest { pod_sandbox_id, config, .. } = request.into_inner();
+        let request = request.into_inner();
+        self.0.record().add(|| RecordedRequest::Container(Box::new(request.clone())));
+        let CreateContainerRequest { pod_sandbox_id, config, .. } = request;
         self.0
             .call("CreateContainer", async || {
                 let config = config.unwrap_or_default();

@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_cri::proto::{
     Container, ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState,
-    ContainerStatus, Image, ImageSpec, PodSandbox, PodSandboxConfig, PodSandboxFilter,
-    PodSandboxMetadata, PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus,
+    ContainerStatus, Image, ImageSpec, LinuxPodSandboxStatus, Namespace, PodSandbox,
+    PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, PodSandboxNetworkStatus,
+    PodSandboxState, PodSandboxStatus,
 };
 use tonic::Status;
 
@@ -178,8 +179,12 @@ impl State {
     pub(super) fn sandbox_status(&self, id: &str) -> Result<PodSandboxStatus, Status> {
         let sandbox = self.sandboxes.get(id).ok_or_else(|| no_sandbox(id))?;
         let config = &sandbox.config;
+        let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+        let options = security.and_then(|security| security.namespace_options.clone());
+        let namespaces = Some(Namespace { options: Some(options.unwrap_or_default()) });
         Ok(PodSandboxStatus {
             id: id.to_owned(),
+            linux: Some(LinuxPodSandboxStatus { namespaces }),
             metadata: config.metadata.clone(),
             state: sandbox.state().into(),
             created_at: sandbox.created_at,
@@ -190,7 +195,6 @@ impl State {
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),
             runtime_handler: sandbox.handler.clone(),
-            ..PodSandboxStatus::default()
         })
     }
 
