@@ -12,7 +12,7 @@ use headwater_e2e::fleet::Fleet;
 use headwater_e2e::proxy::Proxy;
 use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::inventory::Inventory;
-use headwater_loadtest::kernel::{processor_time, resident_bytes};
+use headwater_loadtest::kernel::{joint_bytes, processor_time};
 use headwater_loadtest::latency::{Latency, Quantiles, histogram, record};
 use headwater_loadtest::object::{NAMESPACE, ObjectSpec};
 use headwater_loadtest::schedule::{Turn, at_once};
@@ -209,16 +209,14 @@ impl ApiCluster {
         processor_time_of(&self.fleet, part)
     }
 
-    /// The memory of controller and hub, in bytes.
+    /// The memory of controller and hub together, in bytes.
     ///
     /// # Errors
     /// When one does not run.
     pub(crate) fn cloud_bytes(&self) -> Result<u64, Failure> {
-        let of = |part: &str| {
-            let id = self.fleet.part(part).process_id().tried("it does not run")?;
-            resident_bytes(id).tried("it does not run")
-        };
-        Ok(of(CONTROLLER)? + of(HUB)?)
+        let process = |part| self.fleet.part(part).process_id();
+        let processes = [CONTROLLER, HUB].map(process).into_iter().collect::<Option<Vec<u32>>>();
+        joint_bytes(&processes.tried("a part does not run")?).tried("a part does not run")
     }
 }
 

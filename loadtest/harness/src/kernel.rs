@@ -73,9 +73,17 @@ pub fn anonymous_bytes(process: u32) -> Option<u64> {
     rolled_up(process, "Pss_Anon")
 }
 
-/// All that a process has in memory, in bytes, what it has in common with others too (RSS).
-pub fn resident_bytes(process: u32) -> Option<u64> {
-    rolled_up(process, "Rss")
+/// All that processes have in memory together, in bytes: what each has alone, and what each has in common with others once.
+/// Processes of one program have its text in common: as one process they would have it once, too.
+pub fn joint_bytes(processes: &[u32]) -> Option<u64> {
+    let mut alone = 0;
+    let mut common = 0;
+    for process in processes {
+        let of = |field| rolled_up(*process, field);
+        alone += of("Private_Clean")? + of("Private_Dirty")?;
+        common = common.max(of("Shared_Clean")? + of("Shared_Dirty")?);
+    }
+    Some(alone + common)
 }
 
 /// The load of the last minute.

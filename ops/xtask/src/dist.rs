@@ -27,7 +27,7 @@ pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
         _ => return Err(Failure::usage("cargo xtask dist [DIR]: want at most one folder")),
     };
     suite::prepare(place, Work::Build, Profile::Release)?;
-    step::run(&mut place.cargo(&suite::RELEASE))?;
+    step::run(&mut suite::release(place))?;
     let binaries = place.binaries(Profile::Release);
     let version = version(&binaries.join(PROGRAM))?;
     let archive = pack(&place.root, &binaries, &folder, &version)?;

@@ -4,8 +4,10 @@
 //! their artifacts. Commands that measure or deploy share the release profile.
 
 mod programs;
+mod rocksdb;
 mod slowest;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -78,9 +80,18 @@ pub(crate) fn build_programs(place: &Place, work: Work, programs: &[&str]) -> Re
 /// The machine lacks a package, or the build fails.
 pub(crate) fn build_to_measure(place: &Place, with: &str) -> Result<PathBuf, Failure> {
     prepare(place, Work::Test, Profile::Release)?;
-    let mut command = place.cargo(&RELEASE);
+    let mut command = release(place);
     watched(place, Profile::Release, || step::run(command.args(["-p", with])))?;
     Ok(place.binaries(Profile::Release).join(with))
+}
+
+/// The build of the release program.
+pub(crate) fn release(place: &Place) -> Command {
+    let mut command = place.cargo(&RELEASE);
+    // Without a lock file the build says what is wrong.
+    let lock = fs::read_to_string(place.root.join("Cargo.lock")).unwrap_or_default();
+    rocksdb::reuse(&mut command, &place.binaries(Profile::Dev), &lock);
+    command
 }
 
 /// Programs and tests: the end-to-end tests start the programs.
@@ -91,8 +102,7 @@ const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked
 const BUILD_PROGRAMS: [&str; 5] = ["build", "--workspace", "--locked", "--test", "disk"];
 
 /// The release program.
-pub(crate) const RELEASE: [&str; 6] =
-    ["build", "--release", "--bins", "--locked", "-p", "headwater"];
+const RELEASE: [&str; 6] = ["build", "--release", "--bins", "--locked", "-p", "headwater"];
 const DOC_TESTS: [&str; 5] = ["test", "--workspace", "--doc", "--locked", "--quiet"];
 const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 
