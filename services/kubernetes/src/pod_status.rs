@@ -70,6 +70,8 @@ pub(crate) struct OwnedStatus {
     fields: Map<String, Value>,
     pub(crate) digest: Digest,
     pub(crate) phase: Phase,
+    /// Not all its containers have started.
+    pub(crate) is_pending: bool,
 }
 
 /// Why a status is not written, whatever the API server would say.
@@ -126,9 +128,9 @@ impl OwnedStatus {
         let mut owned = Value::Object(fields);
         whole_seconds::cut(&mut owned);
         let digest = digest(&owned);
-        let phase = Phase::of(&owned);
+        let (phase, is_pending) = (Phase::of(&owned), owned["phase"] == "Pending");
         let Value::Object(fields) = owned else { unreachable!("it was made of fields") };
-        Self { fields, digest, phase }
+        Self { fields, digest, phase, is_pending }
     }
 
     /// The strategic merge patch that makes the pod of this UID show this status.

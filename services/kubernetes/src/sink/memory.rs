@@ -47,6 +47,8 @@ pub(crate) struct ObjectMemory {
     written: Vec<(Purpose, Written)>,
     refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
+    /// When it was first compared.
+    pub(crate) since_ms: u64,
     /// No request before this time.
     pub(crate) not_before_ms: u64,
 }
@@ -95,9 +97,9 @@ impl Purpose {
 
 impl ObjectMemory {
     /// Forgets everything if the object is not the one of this UID: another one has its name by now.
-    pub(crate) fn set_uid(&mut self, uid: &str) {
+    pub(crate) fn set_uid(&mut self, uid: &str, now_ms: u64) {
         if *self.uid != *uid {
-            *self = Self { uid: uid.into(), ..Self::default() };
+            *self = Self { uid: uid.into(), since_ms: now_ms, ..Self::default() };
         }
     }
 
@@ -174,13 +176,13 @@ mod tests {
     #[test]
     fn nothing_is_remembered_of_another_object_of_the_same_name() {
         let mut memory = ObjectMemory::default();
-        memory.set_uid("first");
+        memory.set_uid("first", 1);
         let content = crate::digest::digest(&json!(1));
         let written = Written { desired: content, shown: content, at_ms: 5 };
         memory.note_written(Purpose::PodStatus, written);
-        memory.set_uid("first");
-        assert_eq!(memory.written(Purpose::PodStatus), Some(written));
-        memory.set_uid("second");
+        memory.set_uid("first", 2);
+        assert_eq!((memory.written(Purpose::PodStatus), memory.since_ms), (Some(written), 1));
+        memory.set_uid("second", 3);
         assert_eq!(memory.written(Purpose::PodStatus), None);
     }
 }

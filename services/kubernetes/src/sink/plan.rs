@@ -10,7 +10,7 @@
 //! | labels, annotations, status of a Node | patch | present |
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
-//! | status of a pod | patch | present; no terminal phase is taken back |
+//! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.1 s |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | limits of tolerations of an absence | patch | the policy is to keep |
 //!
@@ -36,6 +36,10 @@ const PUT_RIGHT_MS: u64 = 10_000;
 
 /// How often a Node's status is written of which only times change: the period of a kubelet.
 const TIMES_MS: u64 = 300_000;
+
+/// How long a new pod may be Pending before its first status is written. Most pods run by then, or their images are
+/// being pulled: one write instead of two.
+const START_MS: u64 = 100;
 
 /// The content of a request that has none.
 pub(crate) static NO_CONTENT: LazyLock<Digest> = LazyLock::new(|| digest(&Value::Null));
@@ -102,7 +106,11 @@ pub(crate) fn plan_pod(
         let is_shown = status.digest == view.status;
         next =
             compare(Purpose::PodStatus, status.digest, (is_shown, view.status), view.order, facts);
-        if matches!(next, Step::Call(_)) {
+        let due_ms = facts.memory.since_ms + START_MS;
+        let begins = status.is_pending && facts.memory.written(Purpose::PodStatus).is_none();
+        if matches!(next, Step::Call(_)) && begins && facts.now_ms < due_ms {
+            next = Step::Wait { until_ms: due_ms };
+        } else if matches!(next, Step::Call(_)) {
             return next;
         }
     }

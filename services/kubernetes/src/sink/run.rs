@@ -490,7 +490,7 @@ impl SinkRun {
         let presence = self.look_at(node);
         let now_ms = self.now_ms();
         let memory = self.memories.entry(id.clone()).or_default();
-        memory.set_uid(uid);
+        memory.set_uid(uid, now_ms);
         Facts { presence, memory, now_ms }
     }
 

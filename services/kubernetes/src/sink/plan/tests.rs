@@ -74,6 +74,28 @@ fn plan(api: &Api, desired: &DesiredPod, presence: NodePresence, memory: &Object
 }
 
 #[test]
+fn the_first_status_of_a_pod_that_starts_waits_for_the_next_one() {
+    let api = Api::new(json!({"status": {"phase": "Pending"}}));
+    let mut memory = ObjectMemory::default();
+    memory.set_uid("u", 1_000);
+    let plan = |status: &str, memory: &ObjectMemory, now_ms| {
+        let facts = Facts { presence: PRESENT, memory, now_ms };
+        let desired = pod(Some(&phase(status, 0)), false);
+        plan_pod(&desired, &api.pod(), OfflinePolicy::Evict, &facts)
+    };
+    let call = Step::Call(Purpose::PodStatus);
+    let due_ms = 1_000 + START_MS;
+    assert_eq!(plan("Pending", &memory, 1_010), Step::Wait { until_ms: due_ms });
+    assert_eq!(plan("Running", &memory, 1_010), call);
+    assert_eq!(plan("Failed", &memory, 1_010), call);
+    assert_eq!(plan("Pending", &memory, due_ms), call);
+    let digest = OwnedStatus::of(&phase("Pending", 1)).digest;
+    let written = Written { desired: digest, shown: digest, at_ms: 1_000 };
+    memory.note_written(Purpose::PodStatus, written);
+    assert_eq!(plan("Pending", &memory, 1_010), call, "a later one is written at once");
+}
+
+#[test]
 fn a_status_is_written_only_while_its_node_is_present_and_not_over_a_terminal_phase() {
     let memory = ObjectMemory::default();
     let running = pod(Some(&phase("Running", 0)), false);
