@@ -20,6 +20,18 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// The controller whose groups need processors and memory before a process can be in them.
 const CPUSET: &str = "cpuset";
 
+/// The file of the kubelet, named after its package.
+const KUBELET: &str = "kubelet";
+
+/// The file of the sample of a device plugin, named after its package.
+const SAMPLE_PLUGIN: &str = "sample-device-plugin";
+
+/// A kubelet, and Kubernetes' sample of a device plugin.
+#[derive(Clone, Debug)]
+pub struct NodePrograms {
+    home: PathBuf,
+}
+
 /// How a kubelet runs.
 #[derive(Clone, Debug)]
 pub struct KubeletSettings {
@@ -42,21 +54,39 @@ pub struct Kubelet {
     cgroup: String,
 }
 
-impl Kubelet {
-    /// Builds it, once on a machine, and starts it. When this returns, it is healthy.
+impl NodePrograms {
+    /// Finds them in the cache, or builds them there, once on a machine.
     ///
     /// # Errors
-    /// It cannot be had, or is not healthy in time.
-    pub fn start(settings: &KubeletSettings) -> Result<Self, ClusterError> {
+    /// Go is missing, or the build fails.
+    pub fn prepare() -> Result<Self, DaemonError> {
         let cache = CacheFolder::find("the kubelet", CACHE)?;
-        let home = source::kubelet().prepare(&cache, "go".as_ref(), |_| Ok(()))?;
+        let home = source::node_programs().prepare(&cache, "go".as_ref(), |_| Ok(()))?;
+        Ok(Self { home })
+    }
+
+    /// The sample of a device plugin: it registers at a kubelet's place, with two devices of `example.com/resource`.
+    pub fn sample_device_plugin(&self) -> PathBuf {
+        self.home.join(SAMPLE_PLUGIN)
+    }
+}
+
+impl Kubelet {
+    /// Starts one. When this returns, it is healthy.
+    ///
+    /// # Errors
+    /// It is not healthy in time.
+    pub fn start(
+        programs: &NodePrograms,
+        settings: &KubeletSettings,
+    ) -> Result<Self, ClusterError> {
         let KubeletSettings { node, kubeconfig, folder, cgroup, .. } = settings;
         make_cgroups(cgroup)?;
         let [healthz, port] = free_ports()?;
         let config = folder.join("kubelet.yaml");
         fs::write(&config, config_text(settings, healthz, port))
             .map_err(DaemonError::file(&config))?;
-        let mut command = Command::new(home.join("kubelet"));
+        let mut command = Command::new(programs.home.join(KUBELET));
         let path = |path: &Path| path.display().to_string();
         command.args([
             format!("--config={}", path(&config)),

@@ -49,7 +49,7 @@ pub use audit::{AuditError, AuditLog, AuditedRight};
 pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
 pub use headwater_daemon::Daemon;
-pub use kubelet::{Kubelet, KubeletSettings};
+pub use kubelet::{Kubelet, KubeletSettings, NodePrograms};
 pub use part::Part;
 pub use program::Program;
 pub use suite::{CaseOutcome, CaseResult, SuiteCase, SuiteRun};

@@ -26,14 +26,18 @@ pub(crate) fn control_plane() -> GoPrograms {
     GoPrograms {
         name: format!("Kubernetes {}", version()),
         files,
+        more: &[],
         linker_flags: linker_flags(),
         packages: PACKAGES,
         took: "12 min on two cores",
     }
 }
 
-/// The kubelet of the same version. It is built only where a test compares with it.
-pub(crate) fn kubelet() -> GoPrograms {
+/// The package of Kubernetes' sample of a device plugin.
+const SAMPLE_PLUGIN: &str = "k8s.io/kubernetes/test/images/sample-device-plugin";
+
+/// The kubelet of the same version, and a plugin of it. They are built only where a test compares with them.
+pub(crate) fn node_programs() -> GoPrograms {
     let files = vec![
         ("go.mod", GO_MOD),
         ("go.sum", include_str!("../control-plane/go.sum")),
@@ -42,6 +46,7 @@ pub(crate) fn kubelet() -> GoPrograms {
     GoPrograms {
         name: format!("the kubelet {}", version()),
         files,
+        more: &[SAMPLE_PLUGIN],
         linker_flags: linker_flags(),
         packages: KUBELET_PACKAGES,
         took: "6 min on two cores",

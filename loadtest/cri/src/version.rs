@@ -69,6 +69,7 @@ fn programs() -> GoPrograms {
     GoPrograms {
         name: format!("containerd {version}"),
         files,
+        more: &[],
         linker_flags: format!("-s -w -X {VERSION_PACKAGE}.Version={version}"),
         packages: PACKAGES,
         took: "2 min on two cores",

@@ -71,7 +71,7 @@ impl GoBuild<'_> {
         command.current_dir(source).args(["build", "-v", "-trimpath", "-buildvcs=false"]);
         command.arg("-ldflags").arg(&self.programs.linker_flags).arg("-o").arg(output);
         // The packages of the module, and the programs of others that its file names.
-        command.args(["./...", "tool"]);
+        command.args(["./...", "tool"]).args(self.programs.more);
         // Static programs; and no setting of the user's for other modules.
         command.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
         // Gigabytes that no later build reads.

@@ -19,6 +19,8 @@ pub struct GoPrograms {
     pub name: String,
     /// The files of the module, each with its path.
     pub files: Vec<(&'static str, &'static str)>,
+    /// Programs of modules that it requires, which are built too, beside those that its file names as tools.
+    pub more: &'static [&'static str],
     /// The flags of the linker.
     pub linker_flags: String,
     /// The packages that are compiled. The count is for display alone.
@@ -76,7 +78,8 @@ impl GoPrograms {
     fn key(&self, go: &str) -> String {
         let mut hash = blake3::Hasher::new();
         let texts = self.files.iter().flat_map(|(name, text)| [*name, *text]);
-        for text in texts.chain([self.linker_flags.as_str(), go]) {
+        let more = self.more.iter().copied();
+        for text in texts.chain([self.linker_flags.as_str(), go]).chain(more) {
             // With its length, so that no text continues in the next one.
             hash.update(&text.len().to_le_bytes()).update(text.as_bytes());
         }

@@ -9,6 +9,7 @@
 mod bench;
 mod canonical;
 mod cases;
+mod device_plugin;
 mod differences;
 mod edged;
 #[allow(dead_code, reason = "the tests of the pod worker use all of it")]

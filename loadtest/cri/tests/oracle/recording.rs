@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use headwater_cluster::{ControlPlane, ControlPlaneSettings, Kubelet, KubeletSettings};
+use headwater_cluster::{
+    ControlPlane, ControlPlaneSettings, Kubelet, KubeletSettings, NodePrograms,
+};
 use headwater_cri_lab::{Life, PullOutcome, Twin};
 use serde_json::{Value, json};
 
@@ -51,7 +53,9 @@ pub(crate) async fn record() -> Vec<RecordedPod> {
         folder: scratch.path().to_owned(),
         cgroup: format!("headwater-kubelet-{}", std::process::id()),
     };
-    let _kubelet = tokio::task::block_in_place(|| Kubelet::start(&settings)).expect("a kubelet");
+    let programs = NodePrograms::prepare().expect("a kubelet");
+    let start = || Kubelet::start(&programs, &settings);
+    let _kubelet = tokio::task::block_in_place(start).expect("it starts");
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     create(&cluster, std::slice::from_ref(&namespace));
