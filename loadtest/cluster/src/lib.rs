@@ -20,6 +20,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `control_plane` | the parts together, their data, their clients |
+//! | `metrics_server` | the server that `kubectl top` asks |
 //! | `part` | the parts, in the order in which they start |
 //! | `flags` | the flags of each part |
 //! | `audit` | the audit log: which requests were refused, and which rights were not used |
@@ -40,6 +41,7 @@ mod flags;
 mod health;
 mod kubeconfig;
 mod kubelet;
+mod metrics_server;
 mod part;
 mod program;
 mod source;
@@ -50,6 +52,7 @@ pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
 pub use headwater_daemon::Daemon;
 pub use kubelet::{Kubelet, KubeletSettings, NodePrograms};
+pub use metrics_server::MetricsServer;
 pub use part::Part;
 pub use program::Program;
 pub use suite::{CaseOutcome, CaseResult, SuiteCase, SuiteRun};

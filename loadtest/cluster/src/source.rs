@@ -4,6 +4,11 @@ use headwater_daemon::{GoPrograms, required_version};
 
 const GO_MOD: &str = include_str!("../control-plane/go.mod");
 
+const METRICS_GO_MOD: &str = include_str!("../metrics-server/go.mod");
+
+/// The module that provides the server of metrics.
+const METRICS_SERVER: &str = "sigs.k8s.io/metrics-server";
+
 /// The module that provides the control plane.
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
@@ -14,6 +19,7 @@ const VERSION_PACKAGES: [&str; 2] =
 /// The packages that are compiled.
 const PACKAGES: usize = 3_000;
 const KUBELET_PACKAGES: usize = 1_800;
+const METRICS_PACKAGES: usize = 1_100;
 
 /// The control plane, and the suite of tests.
 pub(crate) fn control_plane() -> GoPrograms {
@@ -50,6 +56,22 @@ pub(crate) fn node_programs() -> GoPrograms {
         linker_flags: linker_flags(),
         packages: KUBELET_PACKAGES,
         took: "6 min on two cores",
+    }
+}
+
+/// The server that `kubectl top` asks. It is built only where a test runs it.
+pub(crate) fn metrics_server() -> GoPrograms {
+    let version = required_version(METRICS_GO_MOD, METRICS_SERVER);
+    GoPrograms {
+        name: format!("metrics-server {version}"),
+        files: vec![
+            ("go.mod", METRICS_GO_MOD),
+            ("go.sum", include_str!("../metrics-server/go.sum")),
+        ],
+        more: &[],
+        linker_flags: "-s -w".to_owned(),
+        packages: METRICS_PACKAGES,
+        took: "4 min on two cores",
     }
 }
 

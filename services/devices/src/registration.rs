@@ -13,11 +13,11 @@ use headwater_edged::FileError;
 use headwater_edged::devices::{DeviceServer, Devices, is_extended};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
-use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
+use crate::authority::connections;
 use crate::plugin::Plugin;
 use crate::proto::registration_server::{Registration, RegistrationServer};
 use crate::proto::{Empty, RegisterRequest};
@@ -104,7 +104,7 @@ impl DevicePlugins {
 
 impl DeviceServer for DevicePlugins {
     fn serve(&self, devices: Devices, cancel: CancellationToken) -> Result<(), FileError> {
-        let incoming = UnixListenerStream::new(self.listen()?);
+        let incoming = connections(self.listen()?);
         let (dir, stop) = (self.dir.clone(), cancel.clone());
         let permits = Arc::new(Semaphore::new(CONNECTING_MAX));
         let registrar = Registrar { dir, devices, connecting: Mutex::default(), permits, cancel };

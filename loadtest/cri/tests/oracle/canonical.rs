@@ -164,6 +164,8 @@ fn keyed(value: Value) -> Value {
                 Value::Array(items),
             ) => sorted(items),
             ("hugepage_limits", value) => huge_pages(value),
+            // The files of cgroup v2, which the machine of the record did not have.
+            ("unified", _) => Value::Null,
             ("oom_score_adj", value)
                 if value.as_i64().is_some_and(|it| BURSTABLE.contains(&it)) =>
             {

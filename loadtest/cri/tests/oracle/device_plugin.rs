@@ -1,4 +1,4 @@
-//! A device plugin that nobody here wrote: Kubernetes' own sample, on the pod worker.
+//! A device plugin of another project: Kubernetes' own sample, on the pod worker.
 
 use std::process::{Child, Command, Stdio};
 

@@ -10,4 +10,5 @@ mod readme;
 mod requests;
 mod storage;
 mod streams;
+mod top;
 mod world;

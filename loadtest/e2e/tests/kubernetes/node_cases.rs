@@ -5,7 +5,6 @@
 //! containers share network, mounts and processes, as on a machine with a kubelet.
 
 use std::fs;
-use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use headwater_e2e::running::Running;
 use serde_json::json;
 
 use crate::case_list::{CaseList, failures};
-use crate::world::{create, deployed, kubectl, node};
+use crate::world::{create, deployed, free_port, kubectl, kubelet_table, node};
 
 /// See [`CaseList`].
 const LIST: &str = include_str!("node_cases/cases.yaml");
@@ -161,15 +160,8 @@ fn cases_pass(runtime: &Path) {
 /// The kubelet's server of the hub, by which the API server reaches the containers; and no pressure of the disk of a
 /// machine that runs tests.
 fn settings_of(certificates: &Path) -> String {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("bound").port();
-    let file = |name: &str| certificates.join(name).display().to_string();
-    format!(
-        "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
-         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\nevents = \"all\"\n\
-         {NO_DISK_PRESSURE}",
-        file("ca.crt"),
-        file("server.crt"),
-        file("server.key"),
-    )
+    let port = free_port();
+    let table = kubelet_table(certificates, port);
+    let address = format!("kubelet_address = \"127.0.0.1:{port}\"");
+    format!("{table}[kubernetes]\n{address}\nevents = \"all\"\n{NO_DISK_PRESSURE}")
 }

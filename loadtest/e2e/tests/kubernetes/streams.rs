@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Read as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
@@ -13,7 +13,7 @@ use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_e2e::running::{Running, headwater};
 use serde_json::{Value, json};
 
-use crate::world::{create, deployed, kubectl, node, stderr_of};
+use crate::world::{create, deployed, free_port, kubectl, kubelet_table, node, stderr_of};
 
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
 const BULK_BYTES: usize = 16 << 20;
@@ -95,18 +95,11 @@ fn through_the_hub(runtime: &Path) {
     kubectl(&cluster, &none);
     create(&cluster, &node("gw-1"));
 
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("bound").port();
-    drop(free);
-    let certificates = data.join("certificates");
-    let file = |name: &str| certificates.join(name).display().to_string();
+    let (port, certificates) = (free_port(), data.join("certificates"));
     let config = scratch.path().join("up.toml");
     let text = format!(
-        "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n\
-         [kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\n",
-        file("ca.crt"),
-        file("server.crt"),
-        file("server.key"),
+        "{}[kubernetes]\nkubelet_address = \"127.0.0.1:{port}\"\n",
+        kubelet_table(&certificates, port)
     );
     fs::write(&config, text).expect("written");
     let (config, kubeconfig) = (config.display().to_string(), kubeconfig.display().to_string());

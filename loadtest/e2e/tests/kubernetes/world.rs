@@ -1,8 +1,8 @@
 //! The control plane of these tests, and kubectl.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::PathBuf;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
@@ -79,6 +79,23 @@ pub(crate) fn pod(name: &str, on: &str) -> Value {
             }],
         },
     })
+}
+
+/// The settings of the kubelet's server of a hub, by which an API server reaches the containers of its nodes.
+pub(crate) fn kubelet_table(certificates: &Path, port: u16) -> String {
+    let file = |name: &str| certificates.join(name).display().to_string();
+    format!(
+        "[kubelet]\nlisten = \"127.0.0.1:{port}\"\nclient_ca = {:?}\ntls_cert = {:?}\ntls_key = {:?}\n",
+        file("ca.crt"),
+        file("server.crt"),
+        file("server.key"),
+    )
+}
+
+/// A port of loopback.
+pub(crate) fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("bound").port()
 }
 
 /// The ConfigMap that pods name.
