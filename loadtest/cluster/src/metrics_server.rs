@@ -79,6 +79,7 @@ impl MetricsServer {
             "--kubelet-use-node-status-port".to_owned(),
             "--kubelet-preferred-address-types=InternalDNS".to_owned(),
             "--metric-resolution=10s".to_owned(),
+            "--kubelet-request-timeout=5s".to_owned(),
         ]);
         let log = folder.join("metrics-server.log");
         let mut daemon = Daemon::new("the server of metrics", command, log, Listens(port));
