@@ -99,13 +99,12 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     let running = world.start(&user).await;
     running.reconciled().await;
     world.has("node/gw", &KEYS).await;
-    let named = |troubles: &[String]| {
-        troubles.iter().any(|trouble| {
-            trouble.contains("kubernetes secrets failed") && trouble.contains("grant this right")
-        })
+    // Other kinds may still be listing on a busy machine; then this is the only trouble.
+    let named = |troubles: &[String]| match troubles {
+        [only] => only.contains("kubernetes secrets failed") && only.contains("grant this right"),
+        _ => false,
     };
-    let troubles = running.troubles(RIGHT_WITHIN, "missing right", named).await;
-    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    running.troubles(RIGHT_WITHIN, "missing right alone", named).await;
     running.controller.stop().await;
 }
 
