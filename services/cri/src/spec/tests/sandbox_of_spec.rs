@@ -69,14 +69,15 @@ fn a_pods_hostname_is_its_own_and_empty_in_the_hosts_network() {
 
 #[test]
 fn namespaces_follow_the_pod() {
+    use NamespaceMode::{Container, Node, Pod};
     let namespaces = |spec: Value| {
         let linux = of(spec, json!({})).linux.expect("linux");
         let found = linux.security_context.and_then(|it| it.namespace_options);
         let NamespaceOption { network, pid, ipc, userns_options, .. } = found.expect("namespaces");
-        assert_eq!(userns_options, None);
+        let users = userns_options.expect("as a kubelet states it");
+        assert_eq!((users.mode(), users.uids, users.gids), (Node, vec![], vec![]));
         [network, pid, ipc].map(|mode| NamespaceMode::try_from(mode).expect("a mode"))
     };
-    use NamespaceMode::{Container, Node, Pod};
     for (spec, wanted) in [
         (json!({}), [Pod, Container, Pod]),
         (json!({"shareProcessNamespace": true}), [Pod, Pod, Pod]),
