@@ -1,11 +1,10 @@
 //! A kubelet, to which our pod worker is compared.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use headwater_daemon::{CacheFolder, Daemon, DaemonError};
+use headwater_daemon::{CacheFolder, Daemon, DaemonError, free_ports};
 
 use crate::error::ClusterError;
 use crate::health::{Probe, Probes};
@@ -147,15 +146,6 @@ authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 "
     )
-}
-
-fn free_ports() -> Result<[u16; 2], ClusterError> {
-    let bind = || {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| Ok((it.local_addr()?.port(), it)))
-    };
-    let file = |source| DaemonError::Program { program: "a port of loopback".to_owned(), source };
-    let (first, second) = (bind().map_err(file)?, bind().map_err(file)?);
-    Ok([first.0, second.0])
 }
 
 /// The controllers.

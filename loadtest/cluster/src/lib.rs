@@ -50,7 +50,7 @@ mod suite;
 pub use audit::{AuditError, AuditLog, AuditedRight};
 pub use control_plane::{ControlPlane, ControlPlaneSettings};
 pub use error::ClusterError;
-pub use headwater_daemon::Daemon;
+pub use headwater_daemon::{Daemon, free_ports};
 pub use kubelet::{Kubelet, KubeletSettings, NodePrograms};
 pub use metrics_server::MetricsServer;
 pub use part::Part;

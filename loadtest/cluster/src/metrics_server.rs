@@ -1,12 +1,12 @@
 //! Kubernetes' server of metrics, which `kubectl top` asks through the API server. It asks the kubelets' servers of all nodes.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use headwater_daemon::{CacheFolder, Daemon, DaemonError, Readiness};
+use headwater_daemon::{CacheFolder, Daemon, DaemonError, Readiness, free_ports};
 
 use crate::error::ClusterError;
 use crate::source;
@@ -55,7 +55,7 @@ impl MetricsServer {
     ) -> Result<Self, ClusterError> {
         let cache = CacheFolder::find("the server of metrics", CACHE)?;
         let home = source::metrics_server().prepare(&cache, "go".as_ref(), |_| Ok(()))?;
-        let port = free_port().map_err(DaemonError::file(folder))?;
+        let [port] = free_ports()?;
         let file = folder.join("hosts");
         let lines = hosts.iter().map(|(name, address)| format!("{address} {name}\n"));
         let text = lines.fold("127.0.0.1 localhost\n".to_owned(), |text, line| text + &line);
@@ -91,8 +91,4 @@ impl MetricsServer {
     pub fn port(&self) -> u16 {
         self.port
     }
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

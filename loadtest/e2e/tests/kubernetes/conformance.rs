@@ -12,7 +12,7 @@ use headwater_e2e::running::Running;
 use serde_json::json;
 
 use crate::case_list::{CaseList, failures};
-use crate::world::{USER, create, deployed, kubectl, node};
+use crate::world::{USER, create, deployed, kubectl, node, without_controllers};
 
 /// See [`CaseList`].
 const LIST: &str = include_str!("conformance/cases.yaml");
@@ -52,8 +52,7 @@ fn cases_of_kubernetes_pass_on_edges() {
     let (cluster, kubeconfig) = deployed(ControlPlaneSettings::default());
     // `up` is the controller. Pods of the deployment would be pending, and a case of the scheduler waits
     // until none is.
-    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
-    kubectl(&cluster, &none);
+    without_controllers(&cluster);
     for name in NODES {
         // By default the controller changes tolerations of pods, and their generation with it. Some
         // cases count generations.

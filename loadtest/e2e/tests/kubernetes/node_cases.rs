@@ -16,7 +16,9 @@ use headwater_e2e::running::Running;
 use serde_json::json;
 
 use crate::case_list::{CaseList, failures};
-use crate::world::{create, deployed, free_port, kubectl, kubelet_table, node};
+use crate::world::{
+    create, deployed, free_port, kubectl, kubelet_table, node, without_controllers,
+};
 
 /// See [`CaseList`].
 const LIST: &str = include_str!("node_cases/cases.yaml");
@@ -126,8 +128,7 @@ fn cases_pass(runtime: &Path) {
     let settings =
         ControlPlaneSettings { data: Some(data.clone()), ..ControlPlaneSettings::default() };
     let (cluster, kubeconfig) = deployed(settings);
-    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
-    kubectl(&cluster, &none);
+    without_controllers(&cluster);
     // By default the controller changes tolerations of pods, and their generation with it. A case counts them.
     let mut node = node(NODE);
     node["metadata"]["annotations"] = json!({"headwater/offline": "evict"});

@@ -13,7 +13,7 @@ use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::{Value, json};
 
-use crate::world::{USER, create, deployed, kubectl, node};
+use crate::world::{USER, create, deployed, kubectl, node, without_controllers};
 
 const NODE: &str = "gw-1";
 const DRIVER: &str = "disk.example.com";
@@ -97,8 +97,7 @@ async fn a_cluster_attaches_the_volume_of_a_pod_on_an_edge() {
     }
     let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
     let (cluster, kubeconfig) = deployed(ControlPlaneSettings::default());
-    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
-    kubectl(&cluster, &none);
+    without_controllers(&cluster);
     create(&cluster, &node(NODE));
     let scratch = tempfile::tempdir().expect("a folder");
     let plugins = scratch.path().join("kubelet");

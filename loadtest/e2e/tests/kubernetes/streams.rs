@@ -13,7 +13,9 @@ use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
 use headwater_e2e::running::{Running, headwater};
 use serde_json::{Value, json};
 
-use crate::world::{create, deployed, free_port, kubectl, kubelet_table, node, stderr_of};
+use crate::world::{
+    create, deployed, free_port, kubectl, kubelet_table, node, stderr_of, without_controllers,
+};
 
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
 const BULK_BYTES: usize = 16 << 20;
@@ -91,8 +93,7 @@ fn through_the_hub(runtime: &Path) {
     let settings =
         ControlPlaneSettings { data: Some(data.clone()), ..ControlPlaneSettings::default() };
     let (cluster, kubeconfig) = deployed(settings);
-    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
-    kubectl(&cluster, &none);
+    without_controllers(&cluster);
     create(&cluster, &node("gw-1"));
 
     let (port, certificates) = (free_port(), data.join("certificates"));

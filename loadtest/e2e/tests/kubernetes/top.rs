@@ -9,7 +9,7 @@ use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::json;
 
-use crate::world::{create, deployed, free_port, kubectl, kubelet_table, node};
+use crate::world::{create, deployed, free_port, kubelet_table, node, without_controllers};
 
 /// With this variable the server of metrics is built, once on a machine, and run.
 const KUBELET: &str = "HEADWATER_KUBELET";
@@ -55,8 +55,7 @@ fn kubectl_top_shows_the_pods_of_an_edge_through_the_port_of_its_hub() {
     let settings =
         ControlPlaneSettings { data: Some(data.clone()), ..ControlPlaneSettings::default() };
     let (cluster, kubeconfig) = deployed(settings);
-    let none = ["scale", "statefulset", "--all", "--replicas=0", "-n", "headwater-system"];
-    kubectl(&cluster, &none);
+    without_controllers(&cluster);
     create(&cluster, &node(NODE));
     let (port, certificates) = (free_port(), data.join("certificates"));
     let config = scratch.path().join("up.toml");

@@ -1,11 +1,11 @@
 //! The control plane of these tests, and kubectl.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use headwater_cluster::{ControlPlane, ControlPlaneSettings};
+use headwater_cluster::{ControlPlane, ControlPlaneSettings, free_ports};
 use headwater_e2e::running::{Running, root};
 use serde_json::{Value, json};
 
@@ -94,8 +94,13 @@ pub(crate) fn kubelet_table(certificates: &Path, port: u16) -> String {
 
 /// A port of loopback.
 pub(crate) fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("bound").port()
+    let [port] = free_ports().expect("a port");
+    port
+}
+
+/// Ends the controllers of the manifests: the program of a test is the controller.
+pub(crate) fn without_controllers(cluster: &ControlPlane) {
+    kubectl(cluster, &["scale", "statefulset", "--all", "--replicas=0", "-n", NAMESPACE]);
 }
 
 /// The ConfigMap that pods name.

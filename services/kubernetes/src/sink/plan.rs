@@ -108,10 +108,11 @@ pub(crate) fn plan_pod(
             compare(Purpose::PodStatus, status.digest, (is_shown, view.status), view.order, facts);
         let due_ms = facts.memory.since_ms + START_MS;
         let begins = status.is_pending && facts.memory.written(Purpose::PodStatus).is_none();
-        if matches!(next, Step::Call(_)) && begins && facts.now_ms < due_ms {
+        if matches!(next, Step::Call(_)) {
+            if !begins || facts.now_ms >= due_ms {
+                return next;
+            }
             next = Step::Wait { until_ms: due_ms };
-        } else if matches!(next, Step::Call(_)) {
-            return next;
         }
     }
     if desired.has_ended && view.deletion == Deletion::Requested && is_open(Purpose::DeletePod) {
