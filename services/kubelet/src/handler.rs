@@ -138,7 +138,7 @@ impl Kubelet {
             }
             Route::Metrics => Ok(metrics::answer(&self.0.metrics, pods, &self.pods().await?)),
             Route::ResourceMetrics => {
-                usage::metrics(pods, &self.pods().await?).await.map_err(of_runtime)
+                usage::resource(pods, &self.pods().await?).await.map_err(of_runtime)
             }
             Route::Summary => usage::summary(pods, &self.pods().await?).await.map_err(of_runtime),
             Route::ContainerMetrics => {

@@ -1,4 +1,4 @@
-//! `kubectl top pod` of an edge that the cluster cannot reach: Kubernetes' server of metrics asks the hub's one port.
+//! `kubectl top` of an edge that the cluster cannot reach: Kubernetes' server of metrics asks the hub's one port.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -45,7 +45,7 @@ fn register(cluster: &ControlPlane, port: u16) {
 }
 
 #[test]
-fn kubectl_top_shows_the_pods_of_an_edge_through_the_port_of_its_hub() {
+fn kubectl_top_shows_an_edge_and_its_pods_through_the_port_of_its_hub() {
     if std::env::var_os(KUBELET).is_none() || !Containerd::is_possible() {
         return;
     }
@@ -104,4 +104,10 @@ fn kubectl_top_shows_the_pods_of_an_edge_through_the_port_of_its_hub() {
     assert!((50..=300).contains(&milli), "its limit is 200m: {pod:?}");
     let container = running.wait_for("its container", |_| top(&["pod", "busy", "--containers"]));
     assert_eq!(container[..2], ["busy", "main"]);
+    let node = running.wait_for("the node in kubectl top", |_| top(&["node", NODE]));
+    assert_eq!(node[0], NODE);
+    let milli: u32 = whole(&node[1], "m").expect("thousandths of a processor");
+    assert!(milli > 0, "its pod runs without a pause: {node:?}");
+    let mebibytes: u32 = whole(&node[3], "Mi").expect("mebibytes");
+    assert!(mebibytes > 0, "{node:?}");
 }

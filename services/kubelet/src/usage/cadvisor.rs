@@ -5,7 +5,7 @@
 
 use headwater_edged::NodePods;
 use headwater_edged::pod::every_container;
-use headwater_edged::runtime::{DiskUsage, ProcessUsage, RunState, RuntimeError};
+use headwater_edged::runtime::{DiskUsage, ProcessUsage, RuntimeError};
 use http::Response;
 use k8s_openapi::api::core::v1::Pod;
 use prometheus::proto::MetricFamily;
@@ -25,7 +25,7 @@ pub(crate) async fn cadvisor(
     pods: &NodePods,
     listed: &[Pod],
 ) -> Result<Response<Body>, RuntimeError> {
-    Ok(response(families(pods, &measured(pods, listed).await?)))
+    Ok(response(families(&measured(pods, listed).await?)))
 }
 
 /// The metrics, by what cAdvisor calls them.
@@ -39,13 +39,12 @@ struct ContainerMetrics {
     start_time: GaugeVec,
 }
 
-fn families(pods: &NodePods, measured: &[PodNumbers<'_>]) -> prometheus::Result<Vec<MetricFamily>> {
+fn families(measured: &[PodNumbers<'_>]) -> prometheus::Result<Vec<MetricFamily>> {
     let registry = Registry::new();
     let metrics = ContainerMetrics::new(&registry)?;
     for pod in measured {
         let labels = ["", "", pod.namespace, pod.name];
         metrics.set_processes(&labels, &pod.usage.processes);
-        let state = pods.runtime().pod(&pod.usage.pod);
         for container in &pod.usage.containers {
             let name = container.container.as_str();
             let spec = every_container(pod.pod).find(|spec| spec.name == name);
@@ -55,10 +54,8 @@ fn families(pods: &NodePods, measured: &[PodNumbers<'_>]) -> prometheus::Result<
             if let Some(disk) = container.disk {
                 metrics.set_disk(&labels, disk);
             }
-            if let Some(RunState::Running { started_at }) =
-                state.containers.get(name).map(|history| &history.state)
-            {
-                let seconds = started_at.as_duration().as_secs_f64();
+            if let Some(started) = pod.started.get(name) {
+                let seconds = started.as_duration().as_secs_f64();
                 metrics.start_time.with_label_values(&labels).set(seconds);
             }
         }
