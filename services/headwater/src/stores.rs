@@ -41,6 +41,13 @@ const OF_EACH: [Reading; 10] = [
         ),
         |stats| number(stats.table_reader_bytes),
     ),
+    (
+        ScrapedFamily::gauge(
+            "headwater_store_level_0_files",
+            "Files that are not merged yet; a read looks into each of them.",
+        ),
+        |stats| number(stats.level_0_files),
+    ),
     (ScrapedFamily::gauge("headwater_store_snapshots", "Its open snapshots."), |stats| {
         number(stats.snapshots)
     }),

@@ -29,6 +29,7 @@ use headwater_view::{
 };
 
 use crate::derived_rows::DerivedRows;
+use crate::first_fold::FirstFoldEngine;
 use crate::stored_bodies::{CachedBody, StoredBodies};
 
 /// Returns milliseconds since the Unix epoch. Used only to decide whether a stored cursor is too old.
@@ -57,6 +58,8 @@ pub struct Follower<R> {
     /// The streams of an opened fold that are not verified yet.
     unverified: VecDeque<StreamId>,
     folded: bool,
+    /// The engine under the state while the first fold goes on in empty tables.
+    first_fold: Option<Arc<FirstFoldEngine>>,
     /// The body of the last event that referred to one.
     last_body: CachedBody,
 }
@@ -222,8 +225,11 @@ impl<R: DerivedRows> Follower<R> {
         rows.reset();
         let acceptance = begin_fold(log, log_metadata, clock()).await?;
         let reader = log.read(acceptance.cursors()).await?;
-        let state = StreamState::open(engine, FoldBounds::default())?;
-        Self::new(reader, acceptance, state, rows, clock)
+        let first_fold = Arc::new(FirstFoldEngine::new(engine, FOLDED_FROM..FOLD_TABLES_END));
+        let state = StreamState::open(first_fold.clone(), FoldBounds::default())?;
+        let mut follower = Self::new(reader, acceptance, state, rows, clock)?;
+        follower.first_fold = Some(first_fold);
+        Ok(follower)
     }
 
     fn new(
@@ -236,8 +242,18 @@ impl<R: DerivedRows> Follower<R> {
         let folded = acceptance.is_folded();
         let (damaged, unverified) = (BTreeSet::new(), VecDeque::new());
         let last_body = CachedBody::default();
-        let mut follower =
-            Self { reader, acceptance, state, rows, clock, damaged, unverified, folded, last_body };
+        let mut follower = Self {
+            reader,
+            acceptance,
+            state,
+            rows,
+            clock,
+            damaged,
+            unverified,
+            folded,
+            first_fold: None,
+            last_body,
+        };
         if folded {
             follower.damaged = follower.incomplete()?;
         }
@@ -468,6 +484,9 @@ impl<R: DerivedRows> Follower<R> {
         if first_fold_ended {
             self.folded = true;
             step.first_fold_ended = true;
+            if let Some(first_fold) = self.first_fold.take() {
+                first_fold.end();
+            }
         }
         if first_fold_ended || may_heal {
             self.update_damaged()?;

@@ -6,6 +6,7 @@
 
 mod body_references;
 mod derived_rows;
+mod first_fold;
 mod follower;
 mod resume;
 mod stored_bodies;

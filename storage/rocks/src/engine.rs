@@ -17,7 +17,7 @@ use rocksdb::{
 use crate::error;
 use crate::memory::DatabaseMemory;
 use crate::open;
-use crate::role::Role;
+use crate::role::{BULK_LOAD_FILES, Role, STEADY_FILES};
 
 /// The most rows for which a scan allocates beforehand: most scans end below their limit.
 const SCAN_CAPACITY_MAX: usize = 256;
@@ -44,6 +44,8 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Bytes of its tables, on disk, with obsolete tables that reads still use.
     pub sst_bytes: u64,
+    /// Files of level 0, each of which a read looks into.
+    pub level_0_files: u64,
     /// Open snapshots.
     pub snapshots: u64,
     /// Bytes that compaction has yet to rewrite, estimated.
@@ -102,6 +104,7 @@ impl RocksEngine {
             table_reader_bytes: property(properties::ESTIMATE_TABLE_READERS_MEM)?,
             wal_bytes: self.wal_bytes()?,
             sst_bytes: property(properties::TOTAL_SST_FILES_SIZE)?,
+            level_0_files: property(&properties::num_files_at_level(0))?,
             snapshots: property(properties::NUM_SNAPSHOTS)?,
             pending_compaction_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
             writes_stopped: property(properties::IS_WRITE_STOPPED)? > 0,
@@ -137,6 +140,16 @@ impl RocksEngine {
         match self.poisoned.get() {
             Some(reason) => Err(EngineError::Poisoned { reason: reason.clone() }),
             None => Ok(()),
+        }
+    }
+
+    /// Lets level 0 have this many files before a compaction merges them.
+    fn merge_from(&self, files: i32) {
+        let option = [("level0_file_num_compaction_trigger", files.to_string())];
+        let option = option.each_ref().map(|(name, value)| (*name, value.as_str()));
+        // Without the option a load is slower, and nothing else.
+        if let Err(error) = self.db.set_options(&option) {
+            tracing::warn!(path = %self.path.display(), %error, "an option of a database cannot be set");
         }
     }
 
@@ -177,6 +190,14 @@ impl Engine for RocksEngine {
 
     fn snapshot(&self) -> Box<dyn Read + '_> {
         Box::new(RocksSnapshot(self.db.snapshot()))
+    }
+
+    fn begin_bulk_load(&self) {
+        self.merge_from(BULK_LOAD_FILES);
+    }
+
+    fn end_bulk_load(&self) {
+        self.merge_from(STEADY_FILES);
     }
 }
 

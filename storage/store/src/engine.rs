@@ -216,6 +216,13 @@ pub trait Engine: Read + Send + Sync + fmt::Debug {
     /// Returns a consistent view of the present state, unchanged by later writes. The caller drops
     /// it soon, because the engine cannot reclaim the data in it.
     fn snapshot(&self) -> Box<dyn Read + '_>;
+
+    /// Many writes in a row begin. The engine may defer work on what is stored, at the cost of reads. What
+    /// a write promises stays the same. Another open ends the load, too.
+    fn begin_bulk_load(&self) {}
+
+    /// The many writes in a row have ended; an engine without a load does nothing.
+    fn end_bulk_load(&self) {}
 }
 
 impl<E: Read + ?Sized> Read for Arc<E> {
@@ -243,6 +250,14 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn snapshot(&self) -> Box<dyn Read + '_> {
         (**self).snapshot()
+    }
+
+    fn begin_bulk_load(&self) {
+        (**self).begin_bulk_load();
+    }
+
+    fn end_bulk_load(&self) {
+        (**self).end_bulk_load();
     }
 }
 

@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::*;
 
 mod damaged;
+mod first_fold;
 mod reconnect;
 
 const WINDOW_MS: u64 = 1_000_000;

@@ -89,6 +89,38 @@ fn open_files_are_bounded() {
     assert!((1..=96).contains(&open), "{open} tables are open");
 }
 
+/// Without compactions a load would end in as many files as it took flushes.
+#[test]
+fn a_load_merges_late_and_its_end_merges_what_it_left() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let memory = DatabaseMemory::new(Budget::CLOUD_PART);
+    let engine = RocksEngine::open(directory.path(), Role::Fold, &memory, schema::HUB);
+    let engine = engine.expect("opens");
+    let files = || engine.stats().expect("stats").level_0_files;
+    engine.begin_bulk_load();
+    let (mut written, mut most) = (0, 0);
+    wait_until("a load leaves files for later", || {
+        engine.write(noise(written, 256 << 10), Durability::Buffered).expect("writes");
+        written += 1;
+        most = most.max(files());
+        most >= 20
+    });
+    for n in written..2 * written {
+        engine.write(noise(n, 256 << 10), Durability::Buffered).expect("writes");
+        most = most.max(files());
+    }
+    assert!(most < 64, "{most} files, and RocksDB delays writes");
+    engine.end_bulk_load();
+    let mut n = 0;
+    wait_until("the files are merged", || {
+        engine.write(noise(n % written, 64 << 10), Durability::Buffered).expect("writes");
+        n += 1;
+        files() <= 4
+    });
+    let rows = engine.scan(&Range::all(), usize::MAX).expect("reads").len() as u64;
+    assert_eq!(rows, 2 * written + 1, "and the schema");
+}
+
 #[test]
 fn snapshots_and_scans_hold_nothing_when_they_are_done() {
     let directory = tempfile::tempdir().expect("a directory");

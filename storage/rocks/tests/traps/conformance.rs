@@ -153,6 +153,14 @@ impl Engine for Cut {
     fn snapshot(&self) -> Box<dyn Read + '_> {
         Box::new(Inner(self.engine.snapshot()))
     }
+
+    fn begin_bulk_load(&self) {
+        self.engine.begin_bulk_load();
+    }
+
+    fn end_bulk_load(&self) {
+        self.engine.end_bulk_load();
+    }
 }
 
 mod state {
@@ -161,4 +169,8 @@ mod state {
 
 mod log {
     headwater_store::engine_conformance!(super::RocksSubject(headwater_rocks::Role::Log));
+}
+
+mod fold {
+    headwater_store::engine_conformance!(super::RocksSubject(headwater_rocks::Role::Fold));
 }

@@ -18,11 +18,12 @@ type Map = BTreeMap<Bytes, Bytes>;
 enum Step {
     Write(WriteBatch, bool),
     Sync,
+    Load(bool),
     Crash,
     CutPower(u64),
 }
 
-/// After any history of batches, syncs, crashes and power cuts, the engine equals a sorted map that
+/// After any history of batches, syncs, loads, crashes and power cuts, the engine equals a sorted map that
 /// may fall back to any state since its last sync.
 pub fn an_engine_behaves_as_a_sorted_map_that_can_fall_back(subject: &impl Subject) {
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
@@ -56,6 +57,8 @@ fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
                 engine.sync().expect("syncs");
                 states.drain(..states.len() - 1);
             }
+            Step::Load(true) => engine.begin_bulk_load(),
+            Step::Load(false) => engine.end_bulk_load(),
             Step::Crash => engine = subject.crash(engine),
             Step::CutPower(seed) => {
                 engine = subject.cut_power(engine, seed);
@@ -99,6 +102,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (proptest::collection::vec(op(), 1..6), prop::bool::weighted(0.2))
             .prop_map(|(ops, synced)| Step::Write(WriteBatch { ops }, synced)),
         2 => Just(Step::Sync),
+        1 => any::<bool>().prop_map(Step::Load),
         1 => Just(Step::Crash),
         1 => any::<u64>().prop_map(Step::CutPower),
     ]

@@ -8,13 +8,13 @@ use super::*;
 
 /// An engine that counts what is read of it.
 #[derive(Debug, Default)]
-struct ReadCounter {
+pub(super) struct ReadCounter {
     engine: MemoryEngine,
     reads: AtomicUsize,
 }
 
 impl ReadCounter {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
     }
 
