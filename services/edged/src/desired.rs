@@ -57,6 +57,8 @@ pub(crate) struct DesiredState {
     pods: BTreeMap<ResourceKey, DesiredPod>,
     /// Pods of the view whose names static pods have. One comes back when the file has gone.
     hidden: BTreeMap<ResourceKey, DesiredPod>,
+    /// The UIDs of the view's mirrors of static pods. None of them runs.
+    mirrors: BTreeMap<ResourceKey, PodUid>,
     objects: Objects,
     listed: Option<BTreeSet<ResourceKey>>,
     complete: bool,
@@ -127,6 +129,7 @@ impl DesiredState {
             column,
             pods: BTreeMap::new(),
             hidden: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
             objects: Objects::default(),
             listed: None,
             complete: false,
@@ -138,6 +141,11 @@ impl DesiredState {
     /// The pods of this node, the static ones among them.
     pub(crate) fn pods(&self) -> &BTreeMap<ResourceKey, DesiredPod> {
         &self.pods
+    }
+
+    /// The UIDs of the pods by which the cloud shows static pods.
+    pub(crate) fn mirrors(&self) -> &BTreeMap<ResourceKey, PodUid> {
+        &self.mirrors
     }
 
     /// The objects that pods may name.
@@ -228,6 +236,7 @@ impl DesiredState {
                 if event.complete {
                     self.pods.retain(|key, pod| pod.is_static || listed.contains(key));
                     self.hidden.retain(|key, _| listed.contains(key));
+                    self.mirrors.retain(|key, _| listed.contains(key));
                     self.objects.retain(|key| listed.contains(key));
                 }
                 self.complete = event.complete;
@@ -260,6 +269,13 @@ impl DesiredState {
         let uid = json["metadata"]["uid"].as_str().map_or(object.uid, str::to_owned);
         let uid = PodUid::try_from(uid)
             .map_err(|source| DesiredError::Uid { key: key.clone(), source })?;
+        if json["metadata"]["annotations"][pod::MIRROR].is_string() {
+            // The file decides, also where it has gone.
+            self.remove_pod(&key);
+            self.mirrors.insert(key, uid);
+            return Ok(());
+        }
+        self.mirrors.remove(&key);
         let pod = desired_pod(&key, uid, &json, self.column).map_err(malformed)?;
         if self.pods.get(&key).is_some_and(|before| before.is_static) {
             self.hidden.insert(key, pod);
@@ -280,6 +296,7 @@ impl DesiredState {
     /// Removes a pod of the view.
     fn remove_pod(&mut self, key: &ResourceKey) {
         self.hidden.remove(key);
+        self.mirrors.remove(key);
         if self.pods.get(key).is_some_and(|pod| !pod.is_static) {
             self.pods.remove(key);
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_event::NodeName;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,7 +34,7 @@ use crate::node::pressure::PressureTracker;
 use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
-use crate::static_pods::{self, StaticPods};
+use crate::static_pods::{self, StaticPods, statement};
 use crate::worker::ProbeTotals;
 use crate::worker::WorkerDependencies;
 
@@ -170,9 +171,10 @@ impl Edged {
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
         let resend_node = Arc::new(Notify::new());
         let (listed, images) = watch::channel(Arc::default());
+        let static_files = follow_files(static_pods, &node, &settings, &cancel);
         let gather = {
             let (runtime, node, settings) = (runtime.clone(), node.clone(), settings.clone());
-            let devices = devices.clone();
+            let (devices, static_files) = (devices.clone(), static_files.clone());
             let storage = storage_bytes(&dir).unwrap_or(0);
             move || {
                 let version = runtime.features().version.clone();
@@ -186,7 +188,9 @@ impl Edged {
                 let drivers = runtime.drivers().map(|drivers| drivers.stated());
                 let volumes_in_use =
                     runtime.drivers().map(|drivers| drivers.in_use()).unwrap_or_default();
-                let facts = NodeFacts { drivers, volumes_in_use, kubelet_port, ..facts };
+                let static_pods = statement::stated(&static_files.borrow());
+                let facts =
+                    NodeFacts { drivers, volumes_in_use, static_pods, kubelet_port, ..facts };
                 NodeFacts { runtime_trouble, features, images, devices, ..facts }
             }
         };
@@ -198,6 +202,7 @@ impl Edged {
         tokio::spawn(reporter::report(
             gather,
             pressed.clone(),
+            static_files.clone(),
             edge.clone(),
             settings.clone(),
             resend,
@@ -253,15 +258,6 @@ impl Edged {
             claims.subscribe(),
             cancel.clone(),
         ));
-        let (found, static_files) = watch::channel(StaticPods::default());
-        match static_pods {
-            Some(path) => {
-                let period = dependencies.settings.static_pod_check;
-                let node = dependencies.node.clone();
-                tokio::spawn(static_pods::follow(path, node, period, found, cancel.clone()));
-            }
-            None => drop(found.send(StaticPods::none())),
-        }
         let supervisor =
             Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
         let (stop_pods, stopped) = oneshot::channel();
@@ -269,6 +265,24 @@ impl Edged {
             tokio::spawn(supervisor.run(watched, noticed, queried, evicted, static_files, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
+}
+
+/// Follows the pods of the node's own files, if there is a folder of them.
+fn follow_files(
+    folder: Option<PathBuf>,
+    node: &NodeName,
+    settings: &Settings,
+    cancel: &CancellationToken,
+) -> watch::Receiver<StaticPods> {
+    let Some(folder) = folder else {
+        let (_, mut none) = watch::channel(StaticPods::none());
+        none.mark_changed();
+        return none;
+    };
+    let (found, files) = watch::channel(StaticPods::default());
+    let period = settings.static_pod_check;
+    tokio::spawn(static_pods::follow(folder, node.clone(), period, found, cancel.clone()));
+    files
 }
 
 /// Opens the processors of containers, if the runtime lets them choose.

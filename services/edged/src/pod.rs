@@ -64,7 +64,7 @@ pub struct PodRecord {
     pub grace_seconds: u64,
     /// When this node first saw the pod.
     pub seen_at: Timestamp,
-    /// Whether it comes from a file of the node. The cloud does not know it, and receives nothing of it.
+    /// Whether it comes from a file of the node. The cloud receives its status for the pod that mirrors it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_static: bool,
 }
@@ -190,9 +190,11 @@ pub fn is_deleting(pod: &Pod) -> bool {
 /// The least priority of pods without which a cluster does not work, which the system alone gives.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
+/// The annotation of a pod in the cloud that mirrors one of a file of the node.
+pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// The annotations of pods that come from a file of the node, or mirror one.
-const STATIC_ANNOTATIONS: [&str; 2] =
-    ["kubernetes.io/config.mirror", "kubernetes.io/config.source"];
+const STATIC_ANNOTATIONS: [&str; 2] = [MIRROR, "kubernetes.io/config.source"];
 
 /// The pod's priority; zero if it states none.
 pub fn priority(pod: &Pod) -> i32 {

@@ -1,8 +1,10 @@
 //! Pods of the node itself, as a kubelet's static pods: each file of a folder has one. They run without an edge and
-//! without a cloud, which does not know them.
+//! without a cloud. A cloud shows a mirror of each, which decides nothing.
 //!
 //! ```text
 //!  folder --look--> files that have settled --parse--> static pods --> desired state
+//!                                                           |
+//!                                                           +--> statement in the Node --> mirrors in the cloud
 //! ```
 //!
 //! What cannot be looked at is never taken for gone: while the folder cannot be listed, or a file has no pod, the
@@ -10,6 +12,7 @@
 
 mod folder;
 mod pod_file;
+pub(crate) mod statement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

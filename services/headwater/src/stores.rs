@@ -15,7 +15,7 @@ const LABELS: [&str; 2] = ["store", "node"];
 /// A family, and how it is read.
 type Reading = (ScrapedFamily, fn(&Stats) -> f64);
 
-const OF_EACH: [Reading; 10] = [
+const OF_EACH: [Reading; 11] = [
     (
         ScrapedFamily::gauge(
             "headwater_store_table_bytes",

@@ -31,8 +31,10 @@ const GONE_MAX: usize = 1_024;
 pub(crate) enum ObjectId {
     /// A Node.
     Node(NodeName),
-    /// A pod.
+    /// A pod, for what its node reports of it.
     Pod(ResourceKey),
+    /// A pod, as the mirror of a static pod.
+    Mirror(ResourceKey),
 }
 
 /// See the module. Cheap to clone.
@@ -140,6 +142,12 @@ impl ViewObjects {
     /// The pods of edge nodes.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &ResourceKey> {
         self.pods.keys()
+    }
+
+    /// The mirrors of static pods among them.
+    pub(crate) fn mirrors(&self) -> impl Iterator<Item = &ResourceKey> {
+        let mirrors = self.pods.iter().filter(|(_, view)| view.mirrored.is_some());
+        mirrors.map(|(pod, _)| pod)
     }
 
     /// The pods of a node.

@@ -70,6 +70,7 @@ mod kind;
 mod kind_objects;
 mod kind_watch;
 mod kubelet_address;
+mod mirror_pod;
 mod node_object;
 mod offline;
 mod pod_status;

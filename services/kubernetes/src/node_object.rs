@@ -9,6 +9,7 @@ use crate::cluster_view::NodeView;
 use crate::csi_node::{self, OwnedDrivers};
 use crate::digest::{Digest, digest};
 use crate::kubelet_address::KubeletAddress;
+use crate::mirror_pod::{self, StatedPods};
 use crate::settings::EDGE_NODES;
 use crate::whole_seconds;
 
@@ -68,6 +69,8 @@ pub(crate) struct OwnedNode {
     pub(crate) refused_labels: BTreeSet<String>,
     /// Its storage drivers; `None`: it is not set up for any.
     pub(crate) drivers: Option<OwnedDrivers>,
+    /// Its static pods; `None`: it has not stated them.
+    pub(crate) static_pods: Option<StatedPods>,
     pub(crate) status: NodeStatus,
 }
 
@@ -100,6 +103,9 @@ pub(crate) enum UnfitNode {
     /// Its storage drivers are none.
     #[error("it reports a Node whose annotation {} lists no storage drivers", csi_node::ANNOTATION)]
     NoDrivers,
+    /// Its static pods are none.
+    #[error("it reports a Node whose annotation {} lists no static pods", mirror_pod::ANNOTATION)]
+    NoStaticPods,
 }
 
 impl OwnedNode {
@@ -116,9 +122,14 @@ impl OwnedNode {
         let (labels, refused): (BTreeMap<_, _>, BTreeMap<_, _>) =
             entries(&object, "labels").partition(|(key, _)| may_label(key));
         let is_role = |key: &String| key.starts_with(ROLE_PREFIX);
+        let is_stated = |key: &str| [csi_node::ANNOTATION, mirror_pod::ANNOTATION].contains(&key);
         let (stated, annotations): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            entries(&object, "annotations").partition(|(key, _)| key == csi_node::ANNOTATION);
-        let drivers = stated.values().next().map(|text| OwnedDrivers::parse(text)).transpose()?;
+            entries(&object, "annotations").partition(|(key, _)| is_stated(key));
+        let drivers = stated.get(csi_node::ANNOTATION);
+        let drivers = drivers.map(|text| OwnedDrivers::parse(text)).transpose()?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let static_pods = stated.get(mirror_pod::ANNOTATION);
+        let static_pods = static_pods.map(|text| StatedPods::parse(text, name)).transpose()?;
         Ok(Self {
             labels: labels.into_iter().take(ENTRIES_MAX).collect(),
             annotations: annotations.into_iter().take(ENTRIES_MAX).collect(),
@@ -128,6 +139,7 @@ impl OwnedNode {
                 .take(ENTRIES_MAX)
                 .collect(),
             drivers,
+            static_pods,
             status: NodeStatus::of(&object["status"]),
         })
     }

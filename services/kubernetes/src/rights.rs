@@ -100,7 +100,13 @@ const ROWS: [Row; 13] = [
         "state the storage drivers of an edge",
     ),
     row(Holder::Node, &["patch"], "", "pods/status", "report the status of pods"),
-    row(Holder::Node, &["delete"], "", "pods", "confirm that a deleted pod has stopped"),
+    row(
+        Holder::Node,
+        &["create", "delete"],
+        "",
+        "pods",
+        "show the static pods of an edge, and confirm that a deleted pod has stopped",
+    ),
     row(Holder::Node, &["create", "patch"], "", "events", "report events of an edge"),
     row(
         Holder::Node,

@@ -17,6 +17,7 @@
 //! | `desired` | what the picture says of an object |
 //! | `plan` | which request comes next for an object |
 //! | `csi_plan` | which request comes next for a CSINode |
+//! | `mirrors`, `mirror_plan` | which node states a static pod, and which request comes next for its mirror |
 //! | `draft` | the requests that follow from a plan |
 //! | `queue` | which object comes next |
 //! | `lease` | which Lease comes next |
@@ -38,6 +39,8 @@ mod event_queue;
 mod lease;
 mod memory;
 mod metrics;
+mod mirror_plan;
+mod mirrors;
 mod pace;
 mod plan;
 mod queue;

@@ -1,7 +1,8 @@
 //! Reports pod statuses to the edge, asks it for deletes, and reports the end of removed pods:
 //! immediately, and the latest status only, until the edge has accepted the report.
 //!
-//! A static pod has no object in the cloud: nothing of it is reported.
+//! A static pod has no object in the cloud. Its status is reported for the pod that mirrors it there, once there is one,
+//! and no delete of it is asked for.
 //!
 //! One task owns the latest report of every pod. It retries a report that failed for a moment.
 //! After every new listing it sends all reports again, because the edge may have lost its disk.
@@ -38,6 +39,7 @@ enum Message {
     Status {
         key: ResourceKey,
         uid: PodUid,
+        is_static: bool,
         status: CompressedObject<PodStatus>,
         trace: Option<String>,
     },
@@ -49,7 +51,9 @@ enum Message {
     Removed {
         key: ResourceKey,
         uid: PodUid,
+        is_static: bool,
     },
+    Mirrors(BTreeMap<ResourceKey, PodUid>),
     ResendAll,
 }
 
@@ -57,6 +61,9 @@ enum Message {
 #[derive(Debug)]
 struct PodReport {
     key: ResourceKey,
+    /// The UID by which the cloud knows the pod; `None`: it does not know it yet.
+    uid: Option<PodUid>,
+    is_static: bool,
     status: Option<CompressedObject<PodStatus>>,
     delete: bool,
     /// The trace context of the pod's last change.
@@ -66,6 +73,15 @@ struct PodReport {
     /// Nothing of the pod is left on this node. The edge removes the status, and is sent nothing else
     /// of the pod.
     is_removed: bool,
+}
+
+/// The latest report of every pod.
+#[derive(Debug, Default)]
+struct PodReports {
+    /// By the UIDs of this node.
+    pods: BTreeMap<PodUid, PodReport>,
+    /// The UIDs of the pods by which the cloud shows static pods.
+    mirrors: BTreeMap<ResourceKey, PodUid>,
 }
 
 /// The result of sending a report.
@@ -98,40 +114,46 @@ impl PodReporter {
         status: CompressedObject<PodStatus>,
         trace: Option<String>,
     ) {
-        let (key, uid) = (pod.key.clone(), pod.uid.clone());
-        self.send(pod, Message::Status { key, uid, status, trace }).await;
+        let (key, uid, is_static) = (pod.key.clone(), pod.uid.clone(), pod.is_static);
+        self.send(Message::Status { key, uid, is_static, status, trace }).await;
     }
 
     /// Asks for the delete of the pod's object: nothing of the pod is left on the machine but its record.
     pub(crate) async fn delete(&self, pod: &PodRecord, trace: Option<String>) {
-        let (key, uid) = (pod.key.clone(), pod.uid.clone());
-        self.send(pod, Message::Delete { key, uid, trace }).await;
+        if !pod.is_static {
+            let (key, uid) = (pod.key.clone(), pod.uid.clone());
+            self.send(Message::Delete { key, uid, trace }).await;
+        }
     }
 
     /// Reports that the pod is removed from this node. No other report of it follows.
     pub(crate) async fn removed(&self, pod: &PodRecord) {
-        let (key, uid) = (pod.key.clone(), pod.uid.clone());
-        self.send(pod, Message::Removed { key, uid }).await;
+        let (key, uid, is_static) = (pod.key.clone(), pod.uid.clone(), pod.is_static);
+        self.send(Message::Removed { key, uid, is_static }).await;
+    }
+
+    /// Takes the pods by which the cloud shows static pods, instead of those of before.
+    pub(crate) async fn mirrors(&self, mirrors: BTreeMap<ResourceKey, PodUid>) {
+        self.send(Message::Mirrors(mirrors)).await;
     }
 
     /// Sends the latest report of every pod again.
     pub(crate) async fn resend_all(&self) {
-        // The task ends only with its last handle, or with the async runtime.
-        let _ = self.0.send(Message::ResendAll).await;
+        self.send(Message::ResendAll).await;
     }
 
-    async fn send(&self, pod: &PodRecord, message: Message) {
-        if !pod.is_static {
-            // As above.
-            let _ = self.0.send(message).await;
-        }
+    async fn send(&self, message: Message) {
+        // The task ends only with its last handle, or with the async runtime.
+        let _ = self.0.send(message).await;
     }
 }
 
 impl PodReport {
-    fn new(key: ResourceKey) -> Self {
+    fn new(key: ResourceKey, uid: Option<PodUid>, is_static: bool) -> Self {
         Self {
             key,
+            uid,
+            is_static,
             status: None,
             delete: false,
             trace: None,
@@ -142,7 +164,7 @@ impl PodReport {
     }
 
     fn is_due(&self) -> bool {
-        self.status_is_due || self.delete_is_due || self.is_removed
+        self.uid.is_some() && (self.status_is_due || self.delete_is_due || self.is_removed)
     }
 
     /// Marks the report that [`send`] sends as settled.
@@ -161,24 +183,27 @@ async fn run(
     mut backoff: Backoff,
     metrics: EdgedCounts,
 ) {
-    let mut reports: BTreeMap<PodUid, PodReport> = BTreeMap::new();
+    let mut reports = PodReports::default();
     // Pods whose report the edge could not accept now: they delay no other pod.
     let mut postponed: BTreeSet<PodUid> = BTreeSet::new();
     loop {
         // All waiting messages are applied first, so that only the latest status of a pod is sent.
         while let Ok(message) = inbox.try_recv() {
-            apply(&mut reports, message);
+            reports.apply(message);
         }
-        let due =
-            reports.iter().filter(|(uid, report)| report.is_due() && !postponed.contains(*uid));
-        let sends = due.take(IN_FLIGHT_MAX).map(|(uid, report)| async {
+        let due = reports
+            .pods
+            .iter()
+            .filter(|(uid, report)| report.is_due() && !postponed.contains(*uid));
+        let due = due.filter_map(|(own, report)| Some((own, report.uid.as_ref()?, report)));
+        let sends = due.take(IN_FLIGHT_MAX).map(|(own, uid, report)| async {
             let (result, outcome) = send(&edge, uid, report).await;
-            (uid.clone(), result, outcome)
+            (own.clone(), result, outcome)
         });
         let results = join_all(sends).await;
         if results.is_empty() && postponed.is_empty() {
             match inbox.recv().await {
-                Some(message) => apply(&mut reports, message),
+                Some(message) => reports.apply(message),
                 None => return,
             }
             continue;
@@ -189,10 +214,10 @@ async fn run(
             match result {
                 SendResult::Settled => {
                     backoff.reset();
-                    if reports.get(&uid).is_some_and(|report| report.is_removed) {
-                        reports.remove(&uid);
+                    if reports.pods.get(&uid).is_some_and(|report| report.is_removed) {
+                        reports.pods.remove(&uid);
                     } else {
-                        reports.entry(uid).and_modify(PodReport::settle);
+                        reports.pods.entry(uid).and_modify(PodReport::settle);
                     }
                 }
                 SendResult::RetryPod => {
@@ -208,36 +233,69 @@ async fn run(
         tokio::select! {
             () = tokio::time::sleep(backoff.next_wait()) => {}
             message = inbox.recv() => match message {
-                Some(message) => apply(&mut reports, message),
+                Some(message) => reports.apply(message),
                 None => return,
             },
         }
     }
 }
 
-fn apply(reports: &mut BTreeMap<PodUid, PodReport>, message: Message) {
-    match message {
-        Message::Status { key, uid, status, trace } => {
-            let report = reports.entry(uid).or_insert_with(|| PodReport::new(key));
-            report.status = Some(status);
-            report.trace = trace;
-            report.status_is_due = true;
-        }
-        Message::Delete { key, uid, trace } => {
-            let report = reports.entry(uid).or_insert_with(|| PodReport::new(key));
-            if !report.delete {
-                report.delete = true;
+impl PodReports {
+    fn apply(&mut self, message: Message) {
+        match message {
+            Message::Status { key, uid, is_static, status, trace } => {
+                let report = self.of(key, uid, is_static);
+                report.status = Some(status);
                 report.trace = trace;
-                report.delete_is_due = true;
+                report.status_is_due = true;
+            }
+            Message::Delete { key, uid, trace } => {
+                let report = self.of(key, uid, false);
+                if !report.delete {
+                    report.delete = true;
+                    report.trace = trace;
+                    report.delete_is_due = true;
+                }
+            }
+            Message::Removed { key, uid, is_static } => self.remove(key, uid, is_static),
+            Message::Mirrors(mirrors) => self.set_mirrors(mirrors),
+            Message::ResendAll => {
+                for report in self.pods.values_mut() {
+                    report.status_is_due = report.status.is_some();
+                    report.delete_is_due = report.delete;
+                }
             }
         }
-        Message::Removed { key, uid } => {
-            reports.insert(uid, PodReport { is_removed: true, ..PodReport::new(key) });
+    }
+
+    /// The report of a pod of this node.
+    fn of(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) -> &mut PodReport {
+        let known = if is_static { self.mirrors.get(&key).cloned() } else { Some(uid.clone()) };
+        self.pods.entry(uid).or_insert_with(|| PodReport::new(key, known, is_static))
+    }
+
+    fn remove(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) {
+        let before = self.pods.remove(&uid);
+        let mirror = || before.and_then(|report| report.uid);
+        let known = if is_static { mirror() } else { Some(uid.clone()) };
+        // The next pod of the file has the mirror by now.
+        let is_followed = is_static && self.pods.values().any(|other| other.key == key);
+        if known.is_some() && !is_followed {
+            let report = PodReport::new(key, known, is_static);
+            self.pods.insert(uid, PodReport { is_removed: true, ..report });
         }
-        Message::ResendAll => {
-            for report in reports.values_mut() {
+    }
+
+    /// The status of a static pod is due for a mirror that is new. A mirror that has gone keeps its place: the edge
+    /// refuses what is reported for it.
+    fn set_mirrors(&mut self, mirrors: BTreeMap<ResourceKey, PodUid>) {
+        self.mirrors = mirrors;
+        let of_files = self.pods.values_mut().filter(|report| report.is_static);
+        for report in of_files.filter(|report| !report.is_removed) {
+            let Some(mirror) = self.mirrors.get(&report.key) else { continue };
+            if report.uid.as_ref() != Some(mirror) {
+                report.uid = Some(mirror.clone());
                 report.status_is_due = report.status.is_some();
-                report.delete_is_due = report.delete;
             }
         }
     }

@@ -59,6 +59,8 @@ pub(super) struct Supervisor {
     edge: EdgeClient,
     /// Receives the claims of the view.
     claims: watch::Sender<ClaimView>,
+    /// The mirrors that the reporter has.
+    mirrors: BTreeMap<ResourceKey, PodUid>,
     /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
     pressures: Option<watch::Receiver<Pressures>>,
     /// The objects whose RuntimeClasses the runtime knows.
@@ -106,6 +108,7 @@ impl Supervisor {
             resend_node,
             edge,
             claims,
+            mirrors: BTreeMap::new(),
             pressures,
             runtime_classes_of: Objects::default(),
             shared: dependencies,
@@ -141,6 +144,7 @@ impl Supervisor {
                         let Ok(event) = watched.try_recv() else { break };
                         self.apply(event).await;
                     }
+                    self.report_mirrors().await;
                     self.reconcile();
                 }
                 Ok(()) = static_pods.changed(), if self.shutdown.is_none() => {
@@ -225,6 +229,14 @@ impl Supervisor {
                 let message = error_chain(&error);
                 tracing::warn!(message, "an event of the watch was ignored");
             }
+        }
+    }
+
+    /// Gives the reporter the mirrors of static pods, where they have changed.
+    async fn report_mirrors(&mut self) {
+        if self.mirrors != *self.desired.mirrors() {
+            self.mirrors.clone_from(self.desired.mirrors());
+            self.shared.reporter.mirrors(self.mirrors.clone()).await;
         }
     }
 

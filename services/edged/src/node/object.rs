@@ -20,6 +20,7 @@ use super::pressure::{Pressure, Pressures};
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::devices::StatedDevices;
 use crate::runtime::{StatedDriver, StatedFeatures};
+use crate::static_pods::statement;
 
 /// The annotation with the drivers of a CSINode, as JSON.
 const CSI_DRIVERS: &str = "headwater/csi-drivers";
@@ -58,6 +59,8 @@ pub(crate) struct NodeFacts {
     pub(crate) drivers: Option<Vec<StatedDriver>>,
     /// The volumes of drivers that the node has mounted.
     pub(crate) volumes_in_use: Vec<String>,
+    /// The statement of the static pods; `None`: they are not known yet.
+    pub(crate) static_pods: Option<String>,
     /// The port of the kubelet's server.
     pub(crate) kubelet_port: Option<u16>,
     /// Why the runtime can run no pods now.
@@ -92,6 +95,7 @@ impl NodeFacts {
             devices: Vec::new(),
             drivers: None,
             volumes_in_use: Vec::new(),
+            static_pods: None,
             kubelet_port: None,
             runtime_trouble: None,
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -139,7 +143,7 @@ pub(crate) fn node(
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some(labels.into_iter().chain(topology_labels(facts)).collect()),
-            annotations: facts.drivers.as_deref().map(driver_annotations),
+            annotations: annotations(facts),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec::default()),
@@ -183,6 +187,14 @@ pub(crate) fn node(
 /// The labels by which volumes of drivers select this node.
 fn topology_labels(facts: &NodeFacts) -> impl Iterator<Item = (String, String)> {
     facts.drivers.iter().flatten().flat_map(|driver| driver.topology.clone())
+}
+
+/// What the controller makes other objects of; `None`: nothing.
+fn annotations(facts: &NodeFacts) -> Option<BTreeMap<String, String>> {
+    let mut all = facts.drivers.as_deref().map(driver_annotations).unwrap_or_default();
+    let static_pods = facts.static_pods.clone();
+    all.extend(static_pods.map(|stated| (statement::ANNOTATION.to_owned(), stated)));
+    (!all.is_empty()).then_some(all)
 }
 
 /// Lets the cluster attach volumes to this node, and states the drivers: the controller makes the CSINode of it.

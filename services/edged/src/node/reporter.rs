@@ -15,12 +15,14 @@ use super::pressure::Pressures;
 use crate::api::client::EdgeClient;
 use crate::backoff::Backoff;
 use crate::config::Settings;
+use crate::static_pods::StaticPods;
 
-/// Registers the node, then reports it when its facts or pressures change, when `resend` is notified,
+/// Registers the node, then reports it when its facts, pressures or static pods change, when `resend` is notified,
 /// and at least every report period, until cancelled.
 pub(crate) async fn report(
     gather: impl Fn() -> NodeFacts + Send + 'static,
     mut measured: watch::Receiver<Pressures>,
+    mut static_pods: watch::Receiver<StaticPods>,
     edge: EdgeClient,
     settings: Settings,
     resend: Arc<Notify>,
@@ -54,6 +56,8 @@ pub(crate) async fn report(
             () = resend.notified() => is_due = true,
             // Without the task that measures, the pressures stay as they are.
             Ok(()) = measured.changed() => {}
+            // They are among the facts.
+            Ok(()) = static_pods.changed() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

@@ -140,6 +140,12 @@ fn complete(object: &mut Value, node: &NodeName, uid: &PodUid) -> Result<(), Pod
     annotations["kubernetes.io/config.hash"] = uid.as_str().into();
     if let Some(Value::Object(spec)) = object.get_mut("spec") {
         spec.insert("nodeName".to_owned(), node.as_str().into());
+        // No taint of the node takes the pod away.
+        let stays = json!({"operator": "Exists", "effect": "NoExecute"});
+        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+        if let Some(tolerations) = tolerations.as_array_mut().filter(|all| !all.contains(&stays)) {
+            tolerations.push(stays);
+        }
     }
     Ok(())
 }
@@ -257,6 +263,8 @@ spec:
         assert_eq!(pod.object["metadata"]["name"], "web-gw-1");
         assert_eq!(pod.object["metadata"]["uid"], pod.uid.as_str());
         assert_eq!(pod.object["spec"]["nodeName"], "gw-1");
+        let stays = json!([{"operator": "Exists", "effect": "NoExecute"}]);
+        assert_eq!(pod.object["spec"]["tolerations"], stays);
         let annotations = &pod.object["metadata"]["annotations"];
         assert_eq!(annotations["kubernetes.io/config.source"], "file");
         assert!(pod::is_critical(&Pod::deserialize(&pod.object).expect("a pod")));

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_edged::{Edged, Handle};
+use headwater_proto::local::Operation;
+use headwater_proto::local::operation::Verb;
 use serde_json::Value;
 
-use crate::bench::{Bench, content, is_alive, script_pod, until};
+use crate::bench::{Bench, content, deleting, is_alive, is_running, script_pod, until};
 use crate::fake_edge::asked_delete;
 
 /// The folder of the test's static pods.
@@ -111,4 +113,74 @@ async fn a_static_pod_keeps_its_name_from_a_pod_of_the_view_which_comes_when_the
     content(&bench.path("view")).await;
     assert!(!is_alive(&of_file));
     edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+/// The contents of what was reported of the pod `web-gw-1` by this verb.
+fn reported(operations: &[Operation], verb: Verb) -> Vec<Value> {
+    let of_pod = operations.iter().filter(|it| it.resource == "shop/podstatus/web-gw-1");
+    let contents = of_pod.filter(|it| it.verb() == verb).map(|it| &it.content);
+    contents.map(|content| serde_json::from_slice(content).expect("JSON")).collect()
+}
+
+/// Waits until the status of the running pod is reported under this UID.
+async fn reported_as(bench: &Bench, uid: &str) {
+    let found = |all: &[Operation]| {
+        let statuses = reported(all, Verb::Update);
+        statuses
+            .last()
+            .is_some_and(|it| it["uid"] == uid && is_running(&it["status"]))
+            .then_some(())
+    };
+    bench.edge.until("the status of the mirror", found).await;
+}
+
+#[tokio::test]
+async fn the_cloud_shows_a_static_pod_by_a_mirror_which_has_its_status_and_decides_nothing() {
+    let bench = Bench::new(&[]);
+    write(&bench, "web.yaml", &writer(&bench, "web", "of-file"));
+    let edged = start(&bench).await;
+    let of_file = content(&bench.path("of-file")).await;
+    let stated = |all: &[Operation]| {
+        let node = all.iter().rfind(|it| it.resource == "null/node/gw-1")?;
+        let node: Value = serde_json::from_slice(&node.content).expect("JSON");
+        let stated = node["metadata"]["annotations"]["headwater/static-pods"].as_str()?;
+        let stated: Value = serde_json::from_str(stated).expect("JSON");
+        Some(stated).filter(|stated| stated["pods"][0].is_object())
+    };
+    let stated = bench.edge.until("the statement of the node", stated).await;
+    assert_eq!(stated["complete"], true);
+    assert!(reported(&bench.edge.operations(), Verb::Update).is_empty(), "it has no mirror");
+
+    let mirror = |uid: &str| {
+        let mut mirror = stated["pods"][0].clone();
+        mirror["metadata"]["uid"] = uid.into();
+        mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "hash".into();
+        mirror
+    };
+    bench.edge.apply(&mirror("mirror-1"));
+    reported_as(&bench, "mirror-1").await;
+    // A person deletes the mirror: the pod runs on, and the next mirror has its status.
+    bench.edge.apply(&deleting(&mirror("mirror-1"), 0));
+    bench.edge.delete("shop/pod/web-gw-1");
+    bench.edge.apply(&mirror("mirror-2"));
+    reported_as(&bench, "mirror-2").await;
+    // So has the next pod worker.
+    edged.stop().await;
+    let before = bench.edge.operations().len();
+    let edged = start(&bench).await;
+    let again = |all: &[Operation]| {
+        let statuses = reported(all.get(before..)?, Verb::Update);
+        (statuses.last()?["uid"] == "mirror-2").then_some(())
+    };
+    bench.edge.until("the status once more", again).await;
+    assert!(is_alive(&of_file));
+    assert_eq!(content(&bench.path("of-file")).await, of_file, "no mirror runs");
+
+    std::fs::remove_file(folder(&bench).join("web.yaml")).expect("removed");
+    ended(&of_file).await;
+    let removed = |all: &[Operation]| reported(all, Verb::Delete).pop();
+    let removed = bench.edge.until("the end of the status", removed).await;
+    assert_eq!(removed["uid"], "mirror-2");
+    assert_eq!(asked_delete(&bench.edge.operations(), "web-gw-1"), None);
+    edged.stop().await;
 }

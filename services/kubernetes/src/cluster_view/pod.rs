@@ -3,6 +3,7 @@
 use headwater_event::NodeName;
 
 use crate::digest::Digest;
+use crate::mirror_pod::mirrored;
 use crate::offline::{OfflinePolicy, limited_tolerations};
 use crate::pod_status::{OwnedStatus, Phase};
 use crate::raw_object::RawObject;
@@ -23,6 +24,8 @@ pub(crate) struct PodView {
     pub(crate) limited_tolerations: Box<[u16]>,
     /// The policy of its annotation.
     pub(crate) offline: Option<OfflinePolicy>,
+    /// The hash of the file that it mirrors, if it is the mirror of a static pod.
+    pub(crate) mirrored: Option<Box<str>>,
     /// The newest list that has it.
     pub(super) list: u32,
 }
@@ -61,6 +64,7 @@ impl PodView {
             deletion,
             limited_tolerations: limited_tolerations(object),
             offline: OfflinePolicy::of_object(object),
+            mirrored: mirrored(object).map(Into::into),
             list,
         }
     }

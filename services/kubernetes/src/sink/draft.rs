@@ -9,6 +9,7 @@ use super::request::WriteRequest;
 use crate::cluster_view::{NodeView, PodView};
 use crate::csi_node::OwnedDrivers;
 use crate::digest::Digest;
+use crate::mirror_pod::StaticPod;
 use crate::node_object::NodeStatus;
 use crate::pod_status::OwnedStatus;
 use crate::raw_object::RawObject;
@@ -40,6 +41,26 @@ pub(super) fn pod_request(
         _ => return None,
     };
     Some(RequestDraft { request, content, order: view.order, start: EdgeStart::default() })
+}
+
+/// The request of a purpose for the mirror of a static pod. The node is that of the mirror, with the UID of its Node.
+pub(super) fn mirror_request(
+    purpose: Purpose,
+    key: &ResourceKey,
+    stated: Option<&StaticPod>,
+    view: Option<&PodView>,
+    (node, node_uid): (&NodeName, &str),
+) -> Option<RequestDraft> {
+    let (request, content) = match purpose {
+        Purpose::CreateMirror => {
+            let pod = stated?;
+            (WriteRequest::create_pod(key, pod.mirror(node, node_uid)), pod.digest())
+        }
+        Purpose::DeleteMirror => (WriteRequest::delete_pod(key, &view?.uid), *NO_CONTENT),
+        _ => return None,
+    };
+    let order = view.and_then(|view| view.order);
+    Some(RequestDraft { request, content, order, start: EdgeStart::default() })
 }
 
 /// The request of a purpose for a Node, `now_s` seconds after the Unix epoch.

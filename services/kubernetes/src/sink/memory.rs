@@ -23,6 +23,10 @@ pub(crate) enum Purpose {
     DeletePod,
     /// The tolerations of a pod.
     Tolerations,
+    /// Create the mirror of a static pod.
+    CreateMirror,
+    /// The end of the mirror of a static pod.
+    DeleteMirror,
     /// The Lease of a node.
     Lease,
     /// An Event that the API does not have.
@@ -77,6 +81,11 @@ impl Purpose {
         matches!(self, Self::CsiNode | Self::CreateCsiNode | Self::ClearCsiNode)
     }
 
+    /// Whether it ends an object.
+    pub(crate) fn is_delete(self) -> bool {
+        matches!(self, Self::DeletePod | Self::DeleteMirror)
+    }
+
     /// The verb and the resource, as a role names them.
     pub(crate) fn right(self) -> &'static str {
         match self {
@@ -86,7 +95,8 @@ impl Purpose {
             Self::CsiNode | Self::ClearCsiNode => "patch csinodes",
             Self::CreateCsiNode => "create csinodes",
             Self::PodStatus => "patch pods/status",
-            Self::DeletePod => "delete pods",
+            Self::DeletePod | Self::DeleteMirror => "delete pods",
+            Self::CreateMirror => "create pods",
             Self::Tolerations => "patch pods",
             Self::Lease => "patch leases",
             Self::CreateEvent => "create events",

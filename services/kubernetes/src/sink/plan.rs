@@ -10,6 +10,7 @@
 //! | labels, annotations, status of a Node | patch | present |
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
+//! | the mirror of a static pod | see `mirror_plan` | present |
 //! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.1 s |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | limits of tolerations of an absence | patch | the policy is to keep |

@@ -52,6 +52,13 @@ impl WriteRequest {
         Self { method: Method::POST, path: CSI_NODES.into(), content_type: JSON, body: object }
     }
 
+    /// Creates a pod.
+    pub(crate) fn create_pod(pod: &ResourceKey, object: Value) -> Self {
+        let namespace = pod.namespace().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        Self { method: Method::POST, path, content_type: JSON, body: object }
+    }
+
     /// Patches the status of a pod.
     pub(crate) fn pod_status(pod: &ResourceKey, patch: Value) -> Self {
         Self::patch(format!("{}/status", path(pod)), STRATEGIC_MERGE_PATCH, patch)

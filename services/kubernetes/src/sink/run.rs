@@ -1,6 +1,7 @@
 //! The task of the sink: it collects what may have changed, asks for the plan, sends requests and takes
 //! their answers. The decisions are in `plan`, `queue`, `lease` and `pace`.
 
+mod mirroring;
 mod renewals;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +25,7 @@ use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::event_lane::{self, EventLane};
 use super::lease::Leases;
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
+use super::mirrors::Mirrors;
 use super::pace::Pace;
 use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
@@ -68,6 +70,8 @@ pub(super) struct SinkRun {
     memories: HashMap<ObjectId, ObjectMemory>,
     /// The presence of each node with a Node or a report, as it was last looked at.
     presence: HashMap<NodeName, NodePresence>,
+    /// The static pods that the nodes state.
+    mirrors: Mirrors,
     /// The policy in the annotation of each Node that has one.
     policies: HashMap<NodeName, OfflinePolicy>,
     /// The node after which the next ones are looked at.
@@ -117,6 +121,7 @@ impl SinkRun {
             queue: Queue::default(),
             memories: HashMap::new(),
             presence: HashMap::new(),
+            mirrors: Mirrors::default(),
             policies: HashMap::new(),
             looked_at: None,
             leases: Leases::default(),
@@ -206,6 +211,7 @@ impl SinkRun {
         {
             let view = self.view.lock();
             ids.extend(view.pods().cloned().map(ObjectId::Pod));
+            ids.extend(view.mirrors().cloned().map(ObjectId::Mirror));
             ids.extend(view.nodes().cloned().map(ObjectId::Node));
         }
         let mut after = None;
@@ -243,6 +249,9 @@ impl SinkRun {
                 }
                 self.note_policy(node, policy.flatten());
                 self.look_at(node);
+            }
+            if let ObjectId::Pod(pod) = &id {
+                self.note_mirror(pod);
             }
             self.mark(id);
         }
@@ -415,6 +424,10 @@ impl SinkRun {
             let compared = match &id {
                 ObjectId::Node(node) => self.compare_node(node.clone()),
                 ObjectId::Pod(pod) => self.compare_pod(pod.clone()),
+                ObjectId::Mirror(pod) => {
+                    self.compare_mirror(pod);
+                    Ok(())
+                }
             };
             if let Err(Unreadable(error)) = compared {
                 tracing::warn!(error, "the picture cannot be read; trying again");
@@ -469,6 +482,7 @@ impl SinkRun {
             }
         };
         self.troubles.set_refused_labels(&node, &desired.owned.refused_labels);
+        self.set_static_pods(&node, desired.owned.static_pods.clone());
         if view.is_some() {
             self.register(&node, desired.start);
         }
@@ -571,7 +585,7 @@ impl SinkRun {
                     tracing::debug!(object = ?id, "the API server shows a status otherwise");
                 }
                 memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
-                if purpose == Purpose::DeletePod {
+                if purpose.is_delete() {
                     // Until the watch shows what became of it.
                     memory.note_settled(purpose, content, order);
                 }
@@ -580,7 +594,7 @@ impl SinkRun {
                 if purpose == Purpose::CreateNode {
                     created = Some((node, start));
                 }
-                if let Some(object) = object.filter(|_| purpose != Purpose::DeletePod) {
+                if let Some(object) = object.filter(|_| !purpose.is_delete()) {
                     let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
                     self.view.answered(kind, &object);
                 }
@@ -594,6 +608,15 @@ impl SinkRun {
                                   label, or delete the Node";
                     self.troubles.refuse(&id, reason.to_owned());
                 }
+            }
+            Answer::Absent if purpose == Purpose::CreateMirror => {
+                memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
+                self.troubles.refuse(&id, "its namespace is not there, or ends".to_owned());
+            }
+            Answer::Conflict(reason) if purpose == Purpose::CreateMirror => {
+                // The watch may not show it yet.
+                memory.note_settled(purpose, content, order);
+                self.troubles.refuse(&id, reason);
             }
             // Nothing to do any more, until the watch shows another version.
             Answer::Absent | Answer::Conflict(_) => memory.note_settled(purpose, content, order),

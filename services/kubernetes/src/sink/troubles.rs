@@ -99,6 +99,11 @@ impl Troubles {
                 pod.namespace().unwrap_or_default(),
                 pod.name()
             ),
+            ObjectId::Mirror(pod) => format!(
+                "the mirror of the static Pod {}/{} is not written to the cluster: {reason}",
+                pod.namespace().unwrap_or_default(),
+                pod.name()
+            ),
         });
         let unanswered = self.unanswered.iter().map(|reason| {
             format!("statuses wait for the API server and are tried again: {reason}")

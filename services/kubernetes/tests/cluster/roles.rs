@@ -186,6 +186,24 @@ fn lease(node: &str) -> Value {
     })
 }
 
+/// The mirror of a static pod of a node.
+fn mirror(cluster: &ControlPlane, name: &str, on: &str) -> Value {
+    let uid = cluster.run(&["get", "node", on, "-o", "jsonpath={.metadata.uid}"]);
+    let owner = json!({
+        "apiVersion": "v1", "kind": "Node", "name": on, "uid": uid, "controller": true,
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "ownerReferences": [owner],
+            "annotations": {"kubernetes.io/config.mirror": "h"},
+        },
+        "spec": {
+            "nodeName": on, "containers": [{"name": "main", "image": "example.invalid/main"}],
+        },
+    })
+}
+
 /// Nothing but the tolerations of a pod may be changed.
 async fn check_tolerations(account: &Account) {
     let path = format!("{PODS}/p1");
@@ -224,6 +242,8 @@ async fn as_one_node_the_controller_touches_nothing_of_another() {
         (&post, TOKEN.to_owned(), JSON, token_of(&cluster, "p1")),
         (&get, "/api/v1/nodes/gw-1".to_owned(), JSON, json!({})),
         (&Method::DELETE, format!("{PODS}/p1"), JSON, json!({"gracePeriodSeconds": 0})),
+        (&post, PODS.to_owned(), JSON, mirror(&cluster, "m1", "gw-1")),
+        (&Method::DELETE, format!("{PODS}/m1"), JSON, json!({"gracePeriodSeconds": 0})),
     ];
     for (method, path, form, body) in own {
         let (code, message) = account.send(Some("gw-1"), method.clone(), &path, form, body).await;
@@ -240,8 +260,8 @@ async fn as_one_node_the_controller_touches_nothing_of_another() {
         (&post, TOKEN.to_owned(), JSON, token_of(&cluster, "p2")),
         (&get, secret, JSON, json!({})),
         (&Method::DELETE, format!("{PODS}/p2"), JSON, json!({})),
-        // Verbs that no role grants.
-        (&post, PODS.to_owned(), JSON, pod("mirror", "gw-1", "settings")),
+        (&post, PODS.to_owned(), JSON, pod("no-mirror", "gw-1", "settings")),
+        (&post, PODS.to_owned(), JSON, mirror(&cluster, "m2", "gw-2")),
     ];
     for (method, path, form, body) in others {
         let (code, message) = account.send(Some("gw-1"), method.clone(), &path, form, body).await;
@@ -281,6 +301,14 @@ async fn with_its_own_rights_the_controller_begins_no_deletion_and_gets_tokens_o
     let path = format!("{PODS}/p2");
     let begun = account.send(None, Method::DELETE, &path, JSON, json!({})).await;
     assert!(begun.1.contains("may confirm the deletion"), "{begun:?}");
+    let pod_of_its_own = pod("no-mirror", "gw-1", "settings");
+    let made = account.send(None, Method::POST, PODS, JSON, pod_of_its_own).await;
+    assert!(made.1.contains("may create the mirrors"), "{made:?}");
+    let made = account.send(None, Method::POST, PODS, JSON, mirror(&cluster, "m1", "gw-1")).await;
+    assert_eq!(made.0, 200, "{}", made.1);
+    let mirror = format!("{PODS}/m1");
+    let gone = account.send(None, Method::DELETE, &mirror, JSON, json!({})).await;
+    assert_eq!(gone.0, 200, "{}", gone.1);
     // A kubelet is to stop it within the grace period.
     cluster.run(&["delete", "pod", "p2", "--grace-period=30", "--wait=false"]);
     let confirmed =

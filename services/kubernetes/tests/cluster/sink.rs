@@ -9,6 +9,7 @@ mod events;
 mod faults;
 mod faulty_proxy;
 mod kills;
+mod mirrors;
 mod observer;
 mod offline;
 mod priority;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::drivers::{driver, set_drivers};
 use super::edge::{Edge, running_status, warning};
+use super::mirrors::{set_static_pods, static_pod};
 use super::{Api, SharedCluster, condition};
 use crate::cloud::{csr, get, json_of, request, token};
 use crate::deployment::needed;
@@ -72,11 +73,15 @@ async fn use_all_rights(act_as: ActAs) {
     let mut node = edge.node_object();
     node["metadata"]["annotations"] = json!({"example.com/note": "n"});
     set_drivers(&mut node, &[driver("disk.example.com", "n-1")]);
+    set_static_pods(&mut node, true, &[static_pod("web-rights", NODE, "h")]);
     edge.report_node(&node).await;
+    api.wait_for("pod", "web-rights", "a mirror", |pod| !pod.is_null()).await;
     // Created, then patched.
     api.wait_for("csinode", NODE, "there", |node| !node.is_null()).await;
     set_drivers(&mut node, &[]);
+    set_static_pods(&mut node, true, &[]);
     edge.report_node(&node).await;
+    api.gone("web-rights").await;
     let is_empty = |node: &Value| !node.is_null() && node["spec"]["drivers"].is_null();
     api.wait_for("csinode", NODE, "without drivers", is_empty).await;
     edge.report_status("named", &uid, &running_status("10.6.0.1")).await;
