@@ -4,6 +4,7 @@ mod bad_input;
 mod case_list;
 mod conformance;
 mod controllers;
+mod mirrors;
 mod node_cases;
 mod pods;
 mod readme;
