@@ -41,6 +41,7 @@ use crate::worker::WorkerDependencies;
 mod admission;
 mod claim_keeper;
 mod node_pods;
+mod preemption;
 mod supervisor;
 pub mod worker_set;
 

@@ -316,11 +316,13 @@ impl Worker {
         let key = &self.record.key;
         match signal {
             Signal::Runtime => self.recheck_drivers(),
-            Signal::Evict { message, within, signal } => {
+            Signal::Evict { reason, message, within, signal } => {
                 if self.ended.is_none() && self.failing.is_none() {
-                    self.shared.metrics.evicted(signal);
+                    if let Some(signal) = signal {
+                        self.shared.metrics.evicted(signal);
+                    }
                     self.rejection = Some(message.into());
-                    self.failing = Some((FailReason::Evicted, now + within.min(grace)));
+                    self.failing = Some((reason, now + within.min(grace)));
                 }
             }
             Signal::Probe { container, attempt, kind, finding } => {

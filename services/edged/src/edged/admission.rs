@@ -6,6 +6,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::preemption::Missing;
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::node::pressure::{Pressure, Pressures};
@@ -36,6 +37,12 @@ impl Load {
         self.pods += 1;
         self.amounts = self.amounts + requests;
     }
+
+    /// Takes a pod out that goes.
+    pub(super) fn remove(&mut self, requests: Amounts) {
+        self.pods = self.pods.saturating_sub(1);
+        self.amounts = self.amounts.less(requests);
+    }
 }
 
 /// Admits a pod that has room.
@@ -55,6 +62,23 @@ pub(super) fn admit(requests: Amounts, load: &Load, room: &Room) -> Result<(), A
         check(name, reason, requested, used, capacity)?;
     }
     Ok(())
+}
+
+/// How much more the node would need to have for the pod.
+pub(super) fn missing(requests: Amounts, load: &Load, room: &Room) -> Missing {
+    let of = |pods, amounts: Amounts| given(pods, amounts);
+    let needs = of(1, requests).into_iter().zip(of(load.pods, load.amounts));
+    let capacities = of(room.pods, room.amounts);
+    let mut missing = Missing::default();
+    for ((missing, (requested, used)), capacity) in missing.iter_mut().zip(needs).zip(capacities) {
+        *missing = requested.saturating_sub(capacity.saturating_sub(used));
+    }
+    missing
+}
+
+/// Pods and amounts as preemption counts them.
+pub(super) fn given(pods: u64, amounts: Amounts) -> Missing {
+    [pods, amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes]
 }
 
 /// Admits a pod although the node lacks resources: what is critical always, and while only memory is short, what requests

@@ -20,11 +20,13 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
-use super::admission::{Load, Room, admit, admit_under_pressure};
+use super::admission::{Load, Room, admit, admit_under_pressure, given, missing};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
+use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
+use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
@@ -34,10 +36,14 @@ use crate::eviction::Eviction;
 use crate::node::pressure::Pressures;
 use crate::pod::{self, PodRecord, PodUid};
 use crate::static_pods::StaticPods;
+use crate::worker::plan::FailReason;
 use crate::worker::{
     AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies,
 };
 use headwater_telemetry::error_chain;
+
+/// The words of the status of a pod that leaves its place, as a kubelet's.
+const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
 /// Pods are killed at their deadline; this bounds the time that the kill takes.
 const KILL_SLACK: Duration = Duration::from_secs(10);
@@ -75,6 +81,8 @@ struct WorkerHandle {
     requests: Amounts,
     assignments: watch::Sender<Assignment>,
     has_ended: Arc<AtomicBool>,
+    /// It leaves its place to a critical pod.
+    is_preempted: bool,
     signals: Signals,
 }
 
@@ -85,6 +93,7 @@ impl WorkerHandle {
         let assignment = self.assignments.borrow();
         assignment.is_desired
             && assignment.failure.is_none()
+            && !self.is_preempted
             && !self.has_ended.load(Ordering::Relaxed)
     }
 }
@@ -180,7 +189,8 @@ impl Supervisor {
                 Some(Eviction { pod, message, within, signal }) = evicted.recv() => {
                     if let Some(worker) = self.workers.get(&pod) {
                         // A worker with a full inbox works: the next measurement asks again.
-                        let evict = Signal::Evict { message, within, signal };
+                        let (reason, signal) = (FailReason::Evicted, Some(signal));
+                        let evict = Signal::Evict { reason, message, within, signal };
                         let _ = worker.signals.try_send(Box::new(evict));
                     }
                 }
@@ -382,8 +392,13 @@ impl Supervisor {
             let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
+            let failure = admitted.err();
+            let failure = failure.filter(|failure| {
+                let missing = missing(requests, &taken, &room);
+                !failure.reason.is_of_room() || !self.preempt(&pod, missing, &mut taken)
+            });
             // The node's own pods have room: a failure is final, and no cloud would make another one.
-            let failure = admitted.err().filter(|_| !record.is_static);
+            let failure = failure.filter(|_| !record.is_static);
             match &failure {
                 None => taken.add(requests),
                 Some(AdmissionFailure { message, .. }) => {
@@ -393,6 +408,38 @@ impl Supervisor {
             let assignment = self.assignment(&record, &desired, failure, traces);
             self.spawn(record, assignment, requests, false);
         }
+    }
+
+    /// Makes room for a critical pod: others go, and it need not wait for their ends. Returns whether it has room.
+    fn preempt(&mut self, critical: &Pod, missing: Missing, taken: &mut Load) -> bool {
+        if !pod::is_critical(critical) {
+            return false;
+        }
+        let candidates = self.workers.iter().filter(|(_, worker)| worker.takes_room());
+        let candidates = candidates.filter_map(|(uid, worker)| {
+            let pod = worker.assignments.borrow().pod.decode();
+            let gives = given(1, worker.requests);
+            let candidate = Candidate { pod: uid.clone(), class: QosClass::of(&pod), gives };
+            may_preempt(critical, &pod).then_some(candidate)
+        });
+        let Some(going) = victims(missing, candidates.collect()) else { return false };
+        for uid in &going {
+            let Some(worker) = self.workers.get_mut(uid) else { return false };
+            let evict = Signal::Evict {
+                reason: FailReason::Preempted,
+                message: PREEMPTED.to_owned(),
+                within: Duration::MAX,
+                signal: None,
+            };
+            // A worker with a full inbox keeps its place.
+            if worker.signals.try_send(Box::new(evict)).is_err() {
+                return false;
+            }
+            tracing::warn!(pod = %worker.pod.key, "a pod leaves its place to a critical one");
+            worker.is_preempted = true;
+            taken.remove(worker.requests);
+        }
+        true
     }
 
     /// What a pod takes of the machine: nothing, where no process runs for it.
@@ -436,7 +483,9 @@ impl Supervisor {
         let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox, ended);
         let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
-        self.workers.insert(uid, WorkerHandle { pod, requests, assignments, has_ended, signals });
+        let is_preempted = false;
+        let handle = WorkerHandle { pod, requests, assignments, has_ended, is_preempted, signals };
+        self.workers.insert(uid, handle);
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.

@@ -369,7 +369,8 @@ impl Worker {
     /// Removes what an evicted pod has on the machine: the node needs the room. Its record and its status stay until the
     /// cloud deletes it, as under a kubelet.
     pub(super) async fn discard_evicted(&mut self, fate: Fate) {
-        let is_evicted = self.ended.is_some() && self.fail_reason == Some(FailReason::Evicted);
+        let is_evicted =
+            self.ended.is_some() && self.fail_reason.is_some_and(FailReason::is_of_others);
         let has_content = || {
             self.shared.runtime.pod(&self.record.uid) != PodState::default()
                 || (self.has_reported && !self.is_final)

@@ -8,6 +8,7 @@ use headwater_object::TokenClaim;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
 
+use super::plan::FailReason;
 use super::probe_failure::ProbeFailure;
 use crate::api::client::EdgeError;
 use crate::container::token::Token;
@@ -27,12 +28,14 @@ pub(crate) enum Signal {
     Runtime,
     /// The node lacks a resource, and the pod has to leave it to others.
     Evict {
+        /// The reason of its status.
+        reason: FailReason,
         /// Why, in the words of its status.
         message: String,
         /// The time that it has.
         within: Duration,
-        /// What it is for, as a kubelet's metric names it.
-        signal: &'static str,
+        /// What it is evicted for, as a kubelet's metric names it.
+        signal: Option<&'static str>,
     },
     /// A probe found something new.
     Probe { container: String, attempt: u32, kind: ProbeKind, finding: ProbeFinding },

@@ -8,7 +8,7 @@ use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, condition, is_running, script_pod};
-use crate::fake_edge::statuses;
+use crate::fake_edge::{latest_status, statuses};
 
 fn waiting(status: &Value) -> Option<(&str, &str)> {
     let waiting = &status["containerStatuses"][0]["state"]["waiting"];
@@ -223,5 +223,45 @@ async fn a_pod_that_requests_more_than_is_left_fails_for_good_and_an_admitted_on
     let status = bench.edge.until("the status again", again).await;
     assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
     assert_eq!(status["message"], message);
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_critical_pod_takes_the_place_of_another_which_fails_for_good() {
+    let bench = Bench::new(&[]);
+    let requesting = |name: &str, cpu: &str| {
+        let mut pod = script_pod(name, name, "sleep 1000");
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        pod
+    };
+    bench.edge.apply(&requesting("small", "10m"));
+    bench.edge.apply(&requesting("large", "20m"));
+    let mut config = bench.config();
+    config.settings.pods_max = 2;
+    let edged = Edged::spawn(config.clone()).await.expect("the pod worker starts");
+    for name in ["small", "large"] {
+        bench.edge.until_status(name, "running", is_running).await;
+    }
+    let mut critical = requesting("critical", "10m");
+    critical["spec"]["priority"] = 2_000_001_000.into();
+    bench.edge.apply(&critical);
+    bench.edge.until_status("critical", "running", is_running).await;
+    let failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("small", "failed", failed).await;
+    let why = [&status["reason"], &status["message"]];
+    assert_eq!(why, ["Preempting", "Preempted in order to admit critical pod"]);
+    assert_eq!(condition(&status, "DisruptionTarget"), "True");
+    // A pod of no importance has no room, now and for the next pod worker.
+    bench.edge.apply(&requesting("late", "10m"));
+    let status = bench.edge.until_status("late", "failed", failed).await;
+    assert_eq!(status["reason"], "OutOfpods");
+    edged.stop().await;
+    let before = bench.edge.operations().len();
+    let edged = Edged::spawn(config).await.expect("the pod worker starts");
+    assert_eq!(bench.edge.status_after(before, "small").await["reason"], "Preempting");
+    let of_large = |all: &[Operation]| {
+        latest_status(all.get(before..).unwrap_or_default(), "large").filter(is_running)
+    };
+    bench.edge.until("the large pod once more", of_large).await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }

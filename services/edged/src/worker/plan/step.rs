@@ -45,6 +45,8 @@ pub enum FailReason {
     DeadlineExceeded,
     /// The node lacks a resource, and the pod uses too much of it.
     Evicted,
+    /// It leaves its place to a pod without which the node does not work.
+    Preempted,
     /// The node has too little CPU for the pod's request.
     OutOfCpu,
     /// The node has too little memory for the pod's request.
@@ -105,6 +107,7 @@ impl FailReason {
         match self {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Evicted => "Evicted",
+            Self::Preempted => "Preempting",
             Self::OutOfCpu => "OutOfcpu",
             Self::OutOfMemory => "OutOfmemory",
             Self::OutOfStorage => "OutOfephemeral-storage",
@@ -118,6 +121,7 @@ impl FailReason {
     pub(crate) fn of_node(name: &str) -> Option<Self> {
         let reasons = [
             Self::Evicted,
+            Self::Preempted,
             Self::OutOfCpu,
             Self::OutOfMemory,
             Self::OutOfStorage,
@@ -127,6 +131,16 @@ impl FailReason {
         reasons.into_iter().find(|reason| reason.as_str() == name)
     }
 
+    /// Whether the node has no room for what the pod requests.
+    pub(crate) fn is_of_room(self) -> bool {
+        matches!(self, Self::OutOfCpu | Self::OutOfMemory | Self::OutOfStorage | Self::OutOfPods)
+    }
+
+    /// Whether the pod was admitted, and has to leave the node to others.
+    pub(crate) fn is_of_others(self) -> bool {
+        matches!(self, Self::Evicted | Self::Preempted)
+    }
+
     /// The message as a kubelet reports it, for a reason whose message has no figures.
     pub fn message(self) -> Option<&'static str> {
         match self {
@@ -134,6 +148,7 @@ impl FailReason {
                 Some("Pod was active on the node longer than the specified deadline")
             }
             Self::Evicted
+            | Self::Preempted
             | Self::OutOfCpu
             | Self::OutOfMemory
             | Self::OutOfStorage

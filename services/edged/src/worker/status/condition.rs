@@ -58,14 +58,18 @@ pub(super) fn all(
     conditions.map(|condition| timed(condition, facts, now)).collect()
 }
 
+/// The words of a kubelet for a pod that leaves its place.
+const PREEMPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
 /// The pod ends for the node's sake, and not by itself (KEP-3329).
 fn evicted(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
-    let fact = || ConditionFact {
-        reason: Some("TerminationByKubelet"),
-        message: facts.rejection.map(str::to_owned),
-        ..holds("DisruptionTarget", true)
+    let message = match facts.fail_reason? {
+        FailReason::Evicted => facts.rejection.map(str::to_owned),
+        FailReason::Preempted => Some(PREEMPTED.to_owned()),
+        _ => return None,
     };
-    (facts.fail_reason == Some(FailReason::Evicted)).then(fact)
+    let reason = Some("TerminationByKubelet");
+    Some(ConditionFact { reason, message, ..holds("DisruptionTarget", true) })
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {
