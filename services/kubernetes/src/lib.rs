@@ -50,6 +50,7 @@
 //! | `whole_seconds` | times as the API stores them |
 //! | `pod_status`, `node_object` | what a node owns of its pods' statuses, and of its Node |
 //! | `csi_node` | the storage drivers of a node |
+//! | `mirror_pod` | the static pods of a node, and the pods that mirror them |
 //! | `kubelet_address` | where API servers reach the kubelet's servers of the nodes, if not at each node |
 //! | `event_level` | which Events of the nodes are written |
 //! | `offline` | what becomes of the pods of a node that is away |

@@ -34,7 +34,7 @@ pub(crate) struct FirstFoldEngine {
 }
 
 impl FirstFoldEngine {
-    /// The engine, in which the tables whose keys begin with one of `tables` are empty. It is told that many writes come.
+    /// The engine, in which the tables whose keys begin with one of `tables` are empty. Its bulk load begins.
     pub(crate) fn new(engine: Arc<dyn Engine>, tables: Bounds<u8>) -> Self {
         engine.begin_bulk_load();
         let filter = BloomFilter::with_num_bits(FILTER_BITS).seed(&0).hashes(FILTER_HASHES);
