@@ -33,6 +33,9 @@ pub(crate) mod objects;
 use compressed_object::CompressedObject;
 use objects::Objects;
 
+/// The annotation that says where a pod comes from, which a kubelet sets.
+const SOURCE: &str = "/metadata/annotations/kubernetes.io~1config.source";
+
 /// A pod of the edge's view.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredPod {
@@ -57,8 +60,8 @@ pub(crate) struct DesiredState {
     pods: BTreeMap<ResourceKey, DesiredPod>,
     /// Pods of the view whose names static pods have. One comes back when the file has gone.
     hidden: BTreeMap<ResourceKey, DesiredPod>,
-    /// The UIDs of the view's mirrors of static pods. None of them runs.
-    mirrors: BTreeMap<ResourceKey, PodUid>,
+    /// The view's mirrors of static pods. None of them runs.
+    mirrors: BTreeMap<ResourceKey, Mirror>,
     objects: Objects,
     listed: Option<BTreeSet<ResourceKey>>,
     complete: bool,
@@ -66,6 +69,14 @@ pub(crate) struct DesiredState {
     has_all_files: bool,
     /// Static pods whose files were seen to go.
     removed_files: BTreeSet<ResourceKey>,
+}
+
+/// A pod by which the cloud shows a static pod.
+#[derive(Debug)]
+struct Mirror {
+    uid: PodUid,
+    /// The UID of the static pod: the hash of its file.
+    mirrored: PodUid,
 }
 
 /// What the absence of a pod from the desired pods means.
@@ -143,9 +154,10 @@ impl DesiredState {
         &self.pods
     }
 
-    /// The UIDs of the pods by which the cloud shows static pods.
-    pub(crate) fn mirrors(&self) -> &BTreeMap<ResourceKey, PodUid> {
-        &self.mirrors
+    /// The pods by which the cloud shows static pods: by the UID of the static pod, that of its mirror.
+    pub(crate) fn mirrors(&self) -> BTreeMap<PodUid, PodUid> {
+        let pairs = self.mirrors.values().map(|it| (it.mirrored.clone(), it.uid.clone()));
+        pairs.collect()
     }
 
     /// The objects that pods may name.
@@ -269,13 +281,20 @@ impl DesiredState {
         let uid = json["metadata"]["uid"].as_str().map_or(object.uid, str::to_owned);
         let uid = PodUid::try_from(uid)
             .map_err(|source| DesiredError::Uid { key: key.clone(), source })?;
-        if json["metadata"]["annotations"][pod::MIRROR].is_string() {
+        if let Some(mirrored) = json["metadata"]["annotations"][pod::MIRROR].as_str() {
             // The file decides, also where it has gone.
             self.remove_pod(&key);
-            self.mirrors.insert(key, uid);
+            if let Ok(mirrored) = PodUid::try_from(mirrored.to_owned()) {
+                self.mirrors.insert(key, Mirror { uid, mirrored });
+            }
             return Ok(());
         }
         self.mirrors.remove(&key);
+        let mut json = json;
+        if let Some(source) = json.pointer_mut(SOURCE) {
+            // Its author may not make it one of a file.
+            *source = "api".into();
+        }
         let pod = desired_pod(&key, uid, &json, self.column).map_err(malformed)?;
         if self.pods.get(&key).is_some_and(|before| before.is_static) {
             self.hidden.insert(key, pod);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
+use headwater_object::references::references;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,6 +22,12 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The annotation of a static pod with the hash of its file.
 const HASH: &str = "kubernetes.io/config.hash";
+
+/// The metadata of a mirror that the node decides.
+const METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+
+/// The kinds of objects that no static pod names.
+const OF_A_CLUSTER: [&str; 3] = ["configmap", "secret", "persistentvolumeclaim"];
 
 /// The most static pods of a node: a kubelet's number of pods.
 const PODS_MAX: usize = 110;
@@ -51,8 +58,9 @@ struct Statement {
 }
 
 impl StatedPods {
-    /// The static pods in an annotation of the Node `node`. A pod without a name or a hash, or of another node, is left
-    /// out.
+    /// The static pods in an annotation of the Node `node`. A pod without a hash, of another node, with a reference to
+    /// an object of the cluster, or with a name that does not end with the node's is left out: no node takes the names of
+    /// another's.
     pub(crate) fn parse(text: &str, node: &str) -> Result<Self, UnfitNode> {
         let statement: Statement =
             serde_json::from_str(text).map_err(|_| UnfitNode::NoStaticPods)?;
@@ -70,11 +78,21 @@ impl StaticPod {
             return None;
         }
         let metadata = pod.get_mut("metadata")?.as_object_mut()?;
+        // What else there is would bind the mirror: finalizers, owners.
+        metadata.retain(|field, _| METADATA.contains(&field.as_str()));
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
-        let key = ResourceKey::new(Some(text("namespace")?), "pod", text("name")?).ok()?;
+        let is_own = |name: &&str| name.strip_suffix(node).is_some_and(|it| it.ends_with('-'));
+        let name = text("name").filter(is_own)?;
+        let key = ResourceKey::new(Some(text("namespace")?), "pod", name).ok()?;
         let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
         let hash = annotations.get(HASH)?.as_str().filter(|hash| !hash.is_empty())?.to_owned();
         annotations.insert(MIRROR.to_owned(), hash.clone().into());
+        // A stream has what the pods of its node name: a mirror must not name more than the node has.
+        let names_objects = |kind: &str| OF_A_CLUSTER.contains(&kind);
+        let has_account = !pod["spec"]["serviceAccountName"].is_null();
+        if has_account || references(&key, &pod).iter().any(|it| names_objects(it.key.kind())) {
+            return None;
+        }
         Some((key, Arc::new(Self { hash: hash.into(), mirror: pod })))
     }
 
@@ -121,11 +139,14 @@ mod tests {
 
     #[test]
     fn a_mirror_has_the_hash_of_the_file_and_the_node_as_owner() {
-        let stated = parse(&[pod("web-gw", "gw", "h1")]);
+        let mut bound = pod("web-gw", "gw", "h1");
+        bound["metadata"]["finalizers"] = json!(["a.example/b"]);
+        let stated = parse(&[bound]);
         let (key, pod) = stated.pods.first_key_value().expect("a pod");
         assert_eq!((key.to_string().as_str(), stated.is_complete), ("d/pod/web-gw", true));
         let mirror = pod.mirror(&"gw".parse().expect("a name"), "u");
         assert_eq!(mirrored(&mirror), Some("h1"));
+        assert!(mirror["metadata"]["finalizers"].is_null());
         let owner = &mirror["metadata"]["ownerReferences"][0];
         assert_eq!(
             (&owner["kind"], &owner["uid"], &owner["controller"]),
@@ -138,6 +159,13 @@ mod tests {
 
     #[test]
     fn what_is_no_static_pod_of_the_node_is_left_out() {
+        let named_otherwise = ["e-other", "gw", "f.gw"].map(|name| pod(name, "gw", "h"));
+        assert!(parse(&named_otherwise).pods.is_empty());
+        let mut naming = pod("g-gw", "gw", "h");
+        naming["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "of-others"}}]);
+        let mut with_account = pod("g-gw", "gw", "h");
+        with_account["spec"]["serviceAccountName"] = "admin".into();
+        assert!(parse(&[naming, with_account]).pods.is_empty());
         let mut nameless = pod("a-gw", "gw", "h");
         nameless["metadata"]["name"] = Value::Null;
         let of_another = pod("b-gw", "other", "h");

@@ -69,8 +69,8 @@ pub(crate) struct OwnedNode {
     pub(crate) refused_labels: BTreeSet<String>,
     /// Its storage drivers; `None`: it is not set up for any.
     pub(crate) drivers: Option<OwnedDrivers>,
-    /// Its static pods; `None`: it has not stated them.
-    pub(crate) static_pods: Option<StatedPods>,
+    /// Its static pods; `None`: it has not stated them. A statement that is none keeps nothing else from being written.
+    pub(crate) static_pods: Result<Option<StatedPods>, UnfitNode>,
     pub(crate) status: NodeStatus,
 }
 
@@ -109,8 +109,8 @@ pub(crate) enum UnfitNode {
 }
 
 impl OwnedNode {
-    /// The owned part of a Node that a node reports.
-    pub(crate) fn parse(object: &str) -> Result<Self, UnfitNode> {
+    /// The owned part of the Node that `node` reports.
+    pub(crate) fn parse(object: &str, node: &str) -> Result<Self, UnfitNode> {
         let bytes = object.len();
         if bytes > NODE_BYTES_MAX {
             return Err(UnfitNode::TooLarge { bytes });
@@ -127,9 +127,8 @@ impl OwnedNode {
             entries(&object, "annotations").partition(|(key, _)| is_stated(key));
         let drivers = stated.get(csi_node::ANNOTATION);
         let drivers = drivers.map(|text| OwnedDrivers::parse(text)).transpose()?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let static_pods = stated.get(mirror_pod::ANNOTATION);
-        let static_pods = static_pods.map(|text| StatedPods::parse(text, name)).transpose()?;
+        let static_pods = static_pods.map(|text| StatedPods::parse(text, node)).transpose();
         Ok(Self {
             labels: labels.into_iter().take(ENTRIES_MAX).collect(),
             annotations: annotations.into_iter().take(ENTRIES_MAX).collect(),
@@ -316,7 +315,7 @@ mod tests {
     }
 
     fn owned(node: &Value) -> OwnedNode {
-        OwnedNode::parse(&node.to_string()).expect("a node")
+        OwnedNode::parse(&node.to_string(), "gw").expect("a node")
     }
 
     #[test]
@@ -342,7 +341,7 @@ mod tests {
         assert!(owned.drivers.is_some());
         assert_eq!(owned.annotations.keys().map(String::as_str).collect::<Vec<_>>(), ["a"]);
         node["metadata"]["annotations"][csi_node::ANNOTATION] = "{}".into();
-        assert_eq!(OwnedNode::parse(&node.to_string()), Err(UnfitNode::NoDrivers));
+        assert_eq!(OwnedNode::parse(&node.to_string(), "gw"), Err(UnfitNode::NoDrivers));
     }
 
     #[test]

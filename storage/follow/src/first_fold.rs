@@ -16,8 +16,8 @@ use headwater_store::{
 };
 
 /// The size of the filter, 4 MiB. A hub writes three keys for an object: for a million objects that is 11 bits a key, and
-/// one answer in a hundred comes from the database; for ten million it is every second one. The kernel gives memory
-/// for the pages that a smaller fold touches.
+/// at their end one answer in a hundred comes from the database; with ten million objects most answers do, at their end.
+/// The kernel gives memory for the pages that a smaller fold touches.
 const FILTER_BITS: usize = 4 << 23;
 
 /// Hash functions: the best number for the keys of two million objects.

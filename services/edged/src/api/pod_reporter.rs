@@ -53,7 +53,7 @@ enum Message {
         uid: PodUid,
         is_static: bool,
     },
-    Mirrors(BTreeMap<ResourceKey, PodUid>),
+    Mirrors(BTreeMap<PodUid, PodUid>),
     ResendAll,
 }
 
@@ -81,7 +81,7 @@ struct PodReports {
     /// By the UIDs of this node.
     pods: BTreeMap<PodUid, PodReport>,
     /// The UIDs of the pods by which the cloud shows static pods.
-    mirrors: BTreeMap<ResourceKey, PodUid>,
+    mirrors: BTreeMap<PodUid, PodUid>,
 }
 
 /// The result of sending a report.
@@ -132,8 +132,9 @@ impl PodReporter {
         self.send(Message::Removed { key, uid, is_static }).await;
     }
 
-    /// Takes the pods by which the cloud shows static pods, instead of those of before.
-    pub(crate) async fn mirrors(&self, mirrors: BTreeMap<ResourceKey, PodUid>) {
+    /// Takes the pods by which the cloud shows static pods, instead of those of before: by the UID of the static pod, that
+    /// of its mirror.
+    pub(crate) async fn mirrors(&self, mirrors: BTreeMap<PodUid, PodUid>) {
         self.send(Message::Mirrors(mirrors)).await;
     }
 
@@ -270,17 +271,15 @@ impl PodReports {
 
     /// The report of a pod of this node.
     fn of(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) -> &mut PodReport {
-        let known = if is_static { self.mirrors.get(&key).cloned() } else { Some(uid.clone()) };
+        let known = if is_static { self.mirrors.get(&uid).cloned() } else { Some(uid.clone()) };
         self.pods.entry(uid).or_insert_with(|| PodReport::new(key, known, is_static))
     }
 
     fn remove(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) {
         let before = self.pods.remove(&uid);
-        let mirror = || before.and_then(|report| report.uid);
+        let mirror = || before.and_then(|it| it.uid).or_else(|| self.mirrors.get(&uid).cloned());
         let known = if is_static { mirror() } else { Some(uid.clone()) };
-        // The next pod of the file has the mirror by now.
-        let is_followed = is_static && self.pods.values().any(|other| other.key == key);
-        if known.is_some() && !is_followed {
+        if known.is_some() {
             let report = PodReport::new(key, known, is_static);
             self.pods.insert(uid, PodReport { is_removed: true, ..report });
         }
@@ -288,11 +287,11 @@ impl PodReports {
 
     /// The status of a static pod is due for a mirror that is new. A mirror that has gone keeps its place: the edge
     /// refuses what is reported for it.
-    fn set_mirrors(&mut self, mirrors: BTreeMap<ResourceKey, PodUid>) {
+    fn set_mirrors(&mut self, mirrors: BTreeMap<PodUid, PodUid>) {
         self.mirrors = mirrors;
-        let of_files = self.pods.values_mut().filter(|report| report.is_static);
-        for report in of_files.filter(|report| !report.is_removed) {
-            let Some(mirror) = self.mirrors.get(&report.key) else { continue };
+        let of_files = self.pods.iter_mut().filter(|(_, report)| report.is_static);
+        for (uid, report) in of_files.filter(|(_, report)| !report.is_removed) {
+            let Some(mirror) = self.mirrors.get(uid) else { continue };
             if report.uid.as_ref() != Some(mirror) {
                 report.uid = Some(mirror.clone());
                 report.status_is_due = report.status.is_some();

@@ -66,7 +66,7 @@ pub(super) struct Supervisor {
     /// Receives the claims of the view.
     claims: watch::Sender<ClaimView>,
     /// The mirrors that the reporter has.
-    mirrors: BTreeMap<ResourceKey, PodUid>,
+    mirrors: BTreeMap<PodUid, PodUid>,
     /// What the node lacks; `None`: it evicts no pods, and admits them whatever it lacks.
     pressures: Option<watch::Receiver<Pressures>>,
     /// The objects whose RuntimeClasses the runtime knows.
@@ -244,9 +244,10 @@ impl Supervisor {
 
     /// Gives the reporter the mirrors of static pods, where they have changed.
     async fn report_mirrors(&mut self) {
-        if self.mirrors != *self.desired.mirrors() {
-            self.mirrors.clone_from(self.desired.mirrors());
-            self.shared.reporter.mirrors(self.mirrors.clone()).await;
+        let mirrors = self.desired.mirrors();
+        if self.mirrors != mirrors {
+            self.mirrors.clone_from(&mirrors);
+            self.shared.reporter.mirrors(mirrors).await;
         }
     }
 
@@ -423,18 +424,20 @@ impl Supervisor {
             may_preempt(critical, &pod).then_some(candidate)
         });
         let Some(going) = victims(missing, candidates.collect()) else { return false };
-        for uid in &going {
-            let Some(worker) = self.workers.get_mut(uid) else { return false };
-            let evict = Signal::Evict {
+        let senders = going.iter().filter_map(|uid| Some(self.workers.get(uid)?.signals.clone()));
+        let senders: Vec<_> = senders.collect();
+        let permits: Result<Vec<_>, _> =
+            senders.iter().map(|sender| sender.try_reserve()).collect();
+        // A worker with a full inbox keeps its place, and so do the others.
+        let Ok(permits) = permits else { return false };
+        for (uid, permit) in going.iter().zip(permits) {
+            let Some(worker) = self.workers.get_mut(uid) else { continue };
+            permit.send(Box::new(Signal::Evict {
                 reason: FailReason::Preempted,
                 message: PREEMPTED.to_owned(),
                 within: Duration::MAX,
                 signal: None,
-            };
-            // A worker with a full inbox keeps its place.
-            if worker.signals.try_send(Box::new(evict)).is_err() {
-                return false;
-            }
+            }));
             tracing::warn!(pod = %worker.pod.key, "a pod leaves its place to a critical one");
             worker.is_preempted = true;
             taken.remove(worker.requests);

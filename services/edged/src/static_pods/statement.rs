@@ -7,8 +7,11 @@ use super::StaticPods;
 /// The annotation with the static pods, as JSON.
 pub(crate) const ANNOTATION: &str = "headwater/static-pods";
 
-/// The largest statement, in bytes: an API server takes as much in all annotations of an object.
-const BYTES_MAX: usize = 256 << 10;
+/// The largest statement, in bytes of the JSON text that the Node has of it: a controller takes a Node of four times as many.
+const BYTES_MAX: usize = 128 << 10;
+
+/// The most pods of a statement: a kubelet's number of pods. A controller takes no more.
+const PODS_MAX: usize = 110;
 
 /// The statement: `{"complete": BOOLEAN, "pods": [POD, ...]}`. It is not complete while a pod that is absent from it may
 /// have a file. `None`: nothing is known yet.
@@ -18,12 +21,13 @@ pub(crate) fn stated(found: &StaticPods) -> Option<String> {
     }
     let mut bytes = 0;
     let fits = |pod: &Value| {
-        bytes += pod.to_string().len();
+        // The text is a text in the JSON of the Node, with each quote escaped.
+        bytes += Value::from(pod.to_string()).to_string().len();
         bytes <= BYTES_MAX
     };
     let pods: Vec<Value> = found.pods.values().map(|file| as_created(&file.object)).collect();
     let all = pods.len();
-    let pods: Vec<Value> = pods.into_iter().take_while(fits).collect();
+    let pods: Vec<Value> = pods.into_iter().take(PODS_MAX).take_while(fits).collect();
     let is_complete = found.is_complete && pods.len() == all;
     Some(json!({"complete": is_complete, "pods": pods}).to_string())
 }
@@ -82,8 +86,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_out_and_not_taken_for_gone() {
-        let stated = value(&found(5, 100 << 10));
-        assert_eq!(stated["pods"].as_array().map(Vec::len), Some(2));
-        assert_eq!(stated["complete"], false);
+        for (found, fit) in [(found(5, 60 << 10), 2), (found(PODS_MAX + 1, 1), PODS_MAX)] {
+            let stated = value(&found);
+            assert_eq!(stated["pods"].as_array().map(Vec::len), Some(fit));
+            assert_eq!(stated["complete"], false);
+        }
     }
 }

@@ -154,7 +154,9 @@ async fn the_cloud_shows_a_static_pod_by_a_mirror_which_has_its_status_and_decid
     let mirror = |uid: &str| {
         let mut mirror = stated["pods"][0].clone();
         mirror["metadata"]["uid"] = uid.into();
-        mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "hash".into();
+        let annotations = &mut mirror["metadata"]["annotations"];
+        annotations["kubernetes.io/config.mirror"] =
+            annotations["kubernetes.io/config.hash"].clone();
         mirror
     };
     bench.edge.apply(&mirror("mirror-1"));

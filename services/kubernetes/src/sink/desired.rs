@@ -45,7 +45,7 @@ pub(crate) fn desired_node(
 ) -> Result<Option<Result<DesiredNode, UnfitNode>>, Unreadable> {
     let reported = picture.reported_node(node).map_err(|error| Unreadable(error_chain(&error)))?;
     Ok(reported.map(|reported| {
-        let mut owned = OwnedNode::parse(&reported.object)?;
+        let mut owned = OwnedNode::parse(&reported.object, node.as_str())?;
         if let Some(kubelet) = kubelet {
             owned.status = owned.status.reached_at(kubelet, node);
         }

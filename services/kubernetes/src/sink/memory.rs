@@ -81,6 +81,11 @@ impl Purpose {
         matches!(self, Self::CsiNode | Self::CreateCsiNode | Self::ClearCsiNode)
     }
 
+    /// Whether it is about the mirror of a static pod.
+    pub(crate) fn is_of_mirror(self) -> bool {
+        matches!(self, Self::CreateMirror | Self::DeleteMirror)
+    }
+
     /// Whether it ends an object.
     pub(crate) fn is_delete(self) -> bool {
         matches!(self, Self::DeletePod | Self::DeleteMirror)
@@ -148,6 +153,11 @@ impl ObjectMemory {
         let pause_ms = PAUSE_MIN_MS << self.failures.min(16);
         self.failures += 1;
         self.not_before_ms = now_ms + pause_ms.min(PAUSE_MAX_MS);
+    }
+
+    /// The API may take what it refused until now.
+    pub(crate) fn end_pause(&mut self) {
+        self.not_before_ms = 0;
     }
 
     /// How many requests in a row failed.

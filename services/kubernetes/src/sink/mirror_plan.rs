@@ -11,7 +11,7 @@
 //! A mirror decides nothing, so its deletion waits for no container.
 
 use super::memory::Purpose;
-use super::plan::{Facts, NO_CONTENT, Step};
+use super::plan::{Facts, NO_CONTENT, PUT_RIGHT_MS, Step};
 use crate::cluster_view::{Deletion, PodView};
 use crate::mirror_pod::StaticPod;
 
@@ -39,8 +39,19 @@ pub(super) fn plan_mirror(
                 Some(pod) => *pod.hash == *hash && view.deletion == Deletion::None,
                 None => !is_gone,
             };
-            let may_delete = is_open(Purpose::DeleteMirror, *NO_CONTENT, view.order);
-            if is_wanted || !may_delete { Step::Rest } else { Step::Call(Purpose::DeleteMirror) }
+            if is_wanted || !is_open(Purpose::DeleteMirror, *NO_CONTENT, view.order) {
+                return Step::Rest;
+            }
+            // It was created with this hash, and another writer changed it.
+            let written = facts.memory.written(Purpose::CreateMirror);
+            let is_changed =
+                |pod: &StaticPod| written.filter(|written| written.desired == pod.digest());
+            match stated.and_then(is_changed).map(|written| written.at_ms + PUT_RIGHT_MS) {
+                Some(until_ms) if facts.now_ms < until_ms && view.deletion == Deletion::None => {
+                    Step::Wait { until_ms }
+                }
+                _ => Step::Call(Purpose::DeleteMirror),
+            }
         }
         _ => Step::Rest,
     }

@@ -74,16 +74,19 @@ mod tests {
 
     #[test]
     fn a_pod_is_of_the_first_node_that_states_it_until_that_does_not_any_more() {
-        let [a, b]: [NodeName; 2] = ["a", "b"].map(|name| name.parse().expect("a name"));
-        let key: ResourceKey = "d/pod/web".parse().expect("a key");
+        // The name of a pod of one node may look like that of the other.
+        let [a, b]: [NodeName; 2] = ["a", "x-a"].map(|name| name.parse().expect("a name"));
+        let key: ResourceKey = "d/pod/web-x-a".parse().expect("a key");
         let mut mirrors = Mirrors::default();
         assert!(!mirrors.is_complete(&a));
-        assert_eq!(names(&mirrors.set(&a, Some(stated("a", &["web", "db"])))), ["db", "web"]);
-        assert!(mirrors.set(&b, Some(stated("b", &["web"]))).is_empty());
+        let both = mirrors.set(&a, Some(stated("a", &["web-x-a", "db-a"])));
+        assert_eq!(names(&both), ["db-a", "web-x-a"]);
+        assert!(mirrors.set(&b, Some(stated("x-a", &["web-x-a"]))).is_empty());
         assert_eq!(mirrors.of(&key).map(|(node, _)| node), Some(&a));
-        assert_eq!(names(&mirrors.set(&a, Some(stated("a", &["db"])))), ["db", "web"]);
+        let both = mirrors.set(&a, Some(stated("a", &["db-a"])));
+        assert_eq!(names(&both), ["db-a", "web-x-a"], "its mirror is compared, too");
         assert!(mirrors.of(&key).is_none() && mirrors.is_complete(&a));
-        mirrors.set(&b, Some(stated("b", &["web"])));
+        mirrors.set(&b, Some(stated("x-a", &["web-x-a"])));
         assert_eq!(mirrors.of(&key).map(|(node, _)| node), Some(&b));
     }
 }

@@ -33,7 +33,7 @@ use crate::offline::OfflinePolicy;
 use crate::pod_status::{OwnedStatus, Phase};
 
 /// The least time between two writes of one content, where others overwrite it: the period of a kubelet.
-const PUT_RIGHT_MS: u64 = 10_000;
+pub(super) const PUT_RIGHT_MS: u64 = 10_000;
 
 /// How often a Node's status is written of which only times change: the period of a kubelet.
 const TIMES_MS: u64 = 300_000;

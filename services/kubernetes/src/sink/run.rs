@@ -198,6 +198,7 @@ impl SinkRun {
         // Another controller may have written since.
         self.epoch = Some(epoch);
         self.memories.clear();
+        self.mirrors = Mirrors::default();
         self.queue = Queue::default();
         self.events.clear();
         self.changes = Some(self.picture.changes());
@@ -477,12 +478,16 @@ impl SinkRun {
                 return Ok(());
             }
             None => {
+                self.set_static_pods(&node, None);
                 self.forget(&id);
                 return Ok(());
             }
         };
         self.troubles.set_refused_labels(&node, &desired.owned.refused_labels);
-        self.set_static_pods(&node, desired.owned.static_pods.clone());
+        match &desired.owned.static_pods {
+            Ok(stated) => self.set_static_pods(&node, stated.clone()),
+            Err(unfit) => tracing::warn!(%node, %unfit, "the static pods of a node are not shown"),
+        }
         if view.is_some() {
             self.register(&node, desired.start);
         }
@@ -613,9 +618,15 @@ impl SinkRun {
                 memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
                 self.troubles.refuse(&id, "its namespace is not there, or ends".to_owned());
             }
-            Answer::Conflict(reason) if purpose == Purpose::CreateMirror => {
-                // The watch may not show it yet.
-                memory.note_settled(purpose, content, order);
+            // Once soon: a watch may be behind, here or at the server. Else another pod has the name, or a policy of the
+            // cluster forbids this one.
+            Answer::Conflict(_) | Answer::Forbidden(_)
+                if purpose.is_of_mirror() && memory.failures() == 0 =>
+            {
+                memory.note_failure(now_ms);
+            }
+            Answer::Conflict(reason) | Answer::Forbidden(reason) if purpose.is_of_mirror() => {
+                memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
                 self.troubles.refuse(&id, reason);
             }
             // Nothing to do any more, until the watch shows another version.

@@ -195,7 +195,7 @@ fn reported_node(boot: u64, heartbeat: &str) -> DesiredNode {
             {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat},
         ]},
     });
-    let owned = OwnedNode::parse(&object.to_string()).expect("a node");
+    let owned = OwnedNode::parse(&object.to_string(), "gw").expect("a node");
     DesiredNode { owned, start: start(boot) }
 }
 

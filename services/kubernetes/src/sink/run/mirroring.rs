@@ -3,7 +3,6 @@
 use headwater_event::{NodeName, ResourceKey};
 
 use super::super::draft::mirror_request;
-use super::super::memory::Purpose;
 use super::super::mirror_plan::plan_mirror;
 use super::SinkRun;
 use crate::cluster_view::ObjectId;
@@ -33,7 +32,7 @@ impl SinkRun {
         }
         let id = ObjectId::Mirror(pod.clone());
         if let Some(memory) = self.memories.get_mut(&id) {
-            memory.forget_settled(Purpose::CreateMirror);
+            memory.end_pause();
         }
         self.mark(id);
     }
@@ -41,7 +40,7 @@ impl SinkRun {
     pub(super) fn compare_mirror(&mut self, key: &ResourceKey) {
         let id = ObjectId::Mirror(key.clone());
         let stated = self.mirrors.of(key).map(|(node, pod)| (node.clone(), pod));
-        let (view, node) = {
+        let (mut view, node) = {
             let objects = self.view.lock();
             let view = objects.pod(key).cloned();
             let node = stated.as_ref().map(|(node, _)| node).or(view.as_ref().map(|it| &it.node));
@@ -49,6 +48,10 @@ impl SinkRun {
             (view, node)
         };
         let Some((node, node_uid)) = node else { return self.forget(&id) };
+        // The mirror of another node is a pod as any other.
+        if let Some(view) = view.as_mut().filter(|view| view.node != node) {
+            view.mirrored = None;
+        }
         let pod = stated.as_ref().map(|(_, pod)| &**pod);
         let is_gone = self.mirrors.is_complete(&node);
         let facts = self.facts(&id, &node_uid, &node);
