@@ -272,7 +272,7 @@ impl DesiredState {
             return self.objects.insert(&key, &object.uid, &object.object).map_err(malformed);
         }
         // A field of a later API is in the JSON only.
-        let json: Value = serde_json::from_slice(&object.object).map_err(malformed)?;
+        let mut json: Value = serde_json::from_slice(&object.object).map_err(malformed)?;
         let node = json["spec"]["nodeName"].as_str();
         if node.is_some_and(|node| node != self.node.as_str()) {
             self.remove_pod(&key);
@@ -290,7 +290,6 @@ impl DesiredState {
             return Ok(());
         }
         self.mirrors.remove(&key);
-        let mut json = json;
         if let Some(source) = json.pointer_mut(SOURCE) {
             // Its author may not make it one of a file.
             *source = "api".into();

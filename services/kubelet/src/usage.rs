@@ -6,9 +6,10 @@ mod resource;
 mod summary;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_edged::NodePods;
-use headwater_edged::runtime::{DiskUsage, PodUsage, RunState, RuntimeError};
+use headwater_edged::runtime::{DiskUsage, PodUsage, RunState, RuntimeError, Usage};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -30,12 +31,16 @@ struct PodNumbers<'a> {
     started: BTreeMap<String, Timestamp>,
 }
 
+/// What measures the pods.
+fn measuring(pods: &NodePods) -> Result<&Arc<dyn Usage>, RuntimeError> {
+    pods.runtime().usage().ok_or(RuntimeError::Unsupported { verb: "measure pods" })
+}
+
 async fn measured<'a>(
     pods: &NodePods,
     listed: &'a [Pod],
 ) -> Result<Vec<PodNumbers<'a>>, RuntimeError> {
-    let usage = pods.runtime().usage().ok_or(RuntimeError::Unsupported { verb: "measure pods" })?;
-    let measured = usage.pods().await?;
+    let measured = measuring(pods)?.pods().await?;
     let mut by_uid: BTreeMap<String, PodUsage> =
         measured.into_iter().map(|usage| (usage.pod.to_string(), usage)).collect();
     let named = listed.iter().filter_map(|pod| {

@@ -144,12 +144,6 @@ impl ViewObjects {
         self.pods.keys()
     }
 
-    /// The mirrors of static pods among them.
-    pub(crate) fn mirrors(&self) -> impl Iterator<Item = &ResourceKey> {
-        let mirrors = self.pods.iter().filter(|(_, view)| view.mirrored.is_some());
-        mirrors.map(|(pod, _)| pod)
-    }
-
     /// The pods of a node.
     pub(crate) fn pods_of(&self, node: &NodeName) -> impl Iterator<Item = &ResourceKey> {
         self.pods_of.get(node).into_iter().flatten()

@@ -145,8 +145,8 @@ impl RocksEngine {
 
     /// Lets level 0 have this many files before a compaction merges them.
     fn merge_from(&self, files: i32) {
-        let option = [("level0_file_num_compaction_trigger", files.to_string())];
-        let option = option.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let files = files.to_string();
+        let option = [("level0_file_num_compaction_trigger", files.as_str())];
         // Without the option a load is slower, and nothing else.
         if let Err(error) = self.db.set_options(&option) {
             tracing::warn!(path = %self.path.display(), %error, "an option of a database cannot be set");

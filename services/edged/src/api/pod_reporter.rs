@@ -165,7 +165,7 @@ impl PodReport {
     }
 
     fn is_due(&self) -> bool {
-        self.uid.is_some() && (self.status_is_due || self.delete_is_due || self.is_removed)
+        self.status_is_due || self.delete_is_due || self.is_removed
     }
 
     /// Marks the report that [`send`] sends as settled.
@@ -196,6 +196,7 @@ async fn run(
             .pods
             .iter()
             .filter(|(uid, report)| report.is_due() && !postponed.contains(*uid));
+        // What the cloud does not know is reported once it does.
         let due = due.filter_map(|(own, report)| Some((own, report.uid.as_ref()?, report)));
         let sends = due.take(IN_FLIGHT_MAX).map(|(own, uid, report)| async {
             let (result, outcome) = send(&edge, uid, report).await;
@@ -269,16 +270,20 @@ impl PodReports {
         }
     }
 
+    /// The UID by which the cloud knows a pod.
+    fn known(&self, uid: &PodUid, is_static: bool) -> Option<PodUid> {
+        if is_static { self.mirrors.get(uid).cloned() } else { Some(uid.clone()) }
+    }
+
     /// The report of a pod of this node.
     fn of(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) -> &mut PodReport {
-        let known = if is_static { self.mirrors.get(&uid).cloned() } else { Some(uid.clone()) };
+        let known = self.known(&uid, is_static);
         self.pods.entry(uid).or_insert_with(|| PodReport::new(key, known, is_static))
     }
 
     fn remove(&mut self, key: ResourceKey, uid: PodUid, is_static: bool) {
-        let before = self.pods.remove(&uid);
-        let mirror = || before.and_then(|it| it.uid).or_else(|| self.mirrors.get(&uid).cloned());
-        let known = if is_static { mirror() } else { Some(uid.clone()) };
+        let before = self.pods.remove(&uid).and_then(|report| report.uid);
+        let known = before.or_else(|| self.known(&uid, is_static));
         if known.is_some() {
             let report = PodReport::new(key, known, is_static);
             self.pods.insert(uid, PodReport { is_removed: true, ..report });

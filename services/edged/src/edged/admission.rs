@@ -17,6 +17,14 @@ use crate::worker::plan::FailReason;
 /// The taint of a node that lacks memory; it has no value.
 const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
+/// The resources, and why a pod fails that has no room of one.
+const RESOURCES: [(&str, FailReason); 4] = [
+    ("pods", FailReason::OutOfPods),
+    (CPU, FailReason::OutOfCpu),
+    (MEMORY, FailReason::OutOfMemory),
+    (STORAGE, FailReason::OutOfStorage),
+];
+
 /// What the node has for its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
@@ -50,35 +58,39 @@ impl Load {
 /// # Errors
 /// The first resource that is short.
 pub(super) fn admit(requests: Amounts, load: &Load, room: &Room) -> Result<(), AdmissionFailure> {
-    let of = |amounts: &Amounts| [amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes];
-    let names = [
-        (CPU, FailReason::OutOfCpu),
-        (MEMORY, FailReason::OutOfMemory),
-        (STORAGE, FailReason::OutOfStorage),
-    ];
-    check("pods", FailReason::OutOfPods, 1, load.pods, room.pods)?;
-    let figures = of(&requests).into_iter().zip(of(&load.amounts)).zip(of(&room.amounts));
-    for ((name, reason), ((requested, used), capacity)) in names.into_iter().zip(figures) {
-        check(name, reason, requested, used, capacity)?;
+    for ((name, reason), figures) in RESOURCES.into_iter().zip(figures(requests, load, room)) {
+        if lacking(figures) > 0 {
+            let [requested, used, capacity] = figures;
+            let message = format!(
+                "Pod was rejected: Node didn't have enough resource: {name}, requested: \
+                 {requested}, used: {used}, capacity: {capacity}"
+            );
+            return Err(AdmissionFailure { reason, message: message.into() });
+        }
     }
     Ok(())
 }
 
 /// How much more the node would need to have for the pod.
 pub(super) fn missing(requests: Amounts, load: &Load, room: &Room) -> Missing {
-    let of = |pods, amounts: Amounts| given(pods, amounts);
-    let needs = of(1, requests).into_iter().zip(of(load.pods, load.amounts));
-    let capacities = of(room.pods, room.amounts);
-    let mut missing = Missing::default();
-    for ((missing, (requested, used)), capacity) in missing.iter_mut().zip(needs).zip(capacities) {
-        *missing = requested.saturating_sub(capacity.saturating_sub(used));
-    }
-    missing
+    figures(requests, load, room).map(lacking)
 }
 
-/// Pods and amounts as preemption counts them.
+/// Pods and amounts, in the order of [`RESOURCES`].
 pub(super) fn given(pods: u64, amounts: Amounts) -> Missing {
     [pods, amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes]
+}
+
+/// Of each resource: what the pod requests, what others use, and what there is.
+fn figures(requests: Amounts, load: &Load, room: &Room) -> [[u64; 3]; RESOURCES.len()] {
+    let requested = given(1, requests);
+    let (used, capacity) = (given(load.pods, load.amounts), given(room.pods, room.amounts));
+    std::array::from_fn(|of| [requested[of], used[of], capacity[of]])
+}
+
+/// What is missing of a resource. A pod that requests nothing of it is not kept away by others that have too much of it.
+fn lacking([requested, used, capacity]: [u64; 3]) -> u64 {
+    requested.saturating_sub(capacity.saturating_sub(used))
 }
 
 /// Admits a pod although the node lacks resources: what is critical always, and while only memory is short, what requests
@@ -119,24 +131,6 @@ fn tolerates_it(pod: &Pod) -> bool {
                 key => key == MEMORY_TAINT && (exists || has_no_value),
             }
     })
-}
-
-fn check(
-    name: &str,
-    reason: FailReason,
-    requested: u64,
-    used: u64,
-    capacity: u64,
-) -> Result<(), AdmissionFailure> {
-    // A pod that requests nothing of a resource is not kept away by others that have too much of it.
-    if requested == 0 || requested <= capacity.saturating_sub(used) {
-        return Ok(());
-    }
-    let message = format!(
-        "Pod was rejected: Node didn't have enough resource: {name}, requested: {requested}, \
-         used: {used}, capacity: {capacity}"
-    );
-    Err(AdmissionFailure { reason, message: message.into() })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::machine::{self, MachineUsage};
-use super::{PodNumbers, measured};
+use super::{PodNumbers, measured, measuring};
 use crate::response::{Body, json as encoded};
 
 /// `/stats/summary`.
@@ -20,10 +20,7 @@ pub(crate) async fn summary(
     listed: &[Pod],
 ) -> Result<Response<Body>, RuntimeError> {
     let named = measured(pods, listed).await?;
-    let systems = match pods.runtime().usage() {
-        Some(usage) => usage.file_systems().await?,
-        None => Vec::new(),
-    };
+    let systems = measuring(pods)?.file_systems().await?;
     let now = Timestamp::now();
     let mut node = machine::measure().map(|machine| of_machine(&machine, now)).unwrap_or_default();
     node["nodeName"] = json!(pods.node().as_str());

@@ -212,7 +212,6 @@ impl SinkRun {
         {
             let view = self.view.lock();
             ids.extend(view.pods().cloned().map(ObjectId::Pod));
-            ids.extend(view.mirrors().cloned().map(ObjectId::Mirror));
             ids.extend(view.nodes().cloned().map(ObjectId::Node));
         }
         let mut after = None;
@@ -618,19 +617,11 @@ impl SinkRun {
                 memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
                 self.troubles.refuse(&id, "its namespace is not there, or ends".to_owned());
             }
-            // Once soon: a watch may be behind, here or at the server. Else another pod has the name, or a policy of the
-            // cluster forbids this one.
-            Answer::Conflict(_) | Answer::Forbidden(_)
-                if purpose.is_of_mirror() && memory.failures() == 0 =>
-            {
-                memory.note_failure(now_ms);
-            }
-            Answer::Conflict(reason) | Answer::Forbidden(reason) if purpose.is_of_mirror() => {
-                memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
-                self.troubles.refuse(&id, reason);
-            }
             // Nothing to do any more, until the watch shows another version.
-            Answer::Absent | Answer::Conflict(_) => memory.note_settled(purpose, content, order),
+            Answer::Absent => memory.note_settled(purpose, content, order),
+            Answer::Conflict(_) if !purpose.is_of_mirror() => {
+                memory.note_settled(purpose, content, order);
+            }
             // The pod has another version by now.
             Answer::Refused(_) if purpose == Purpose::Tolerations => {
                 memory.note_settled(purpose, content, order);
@@ -640,13 +631,19 @@ impl SinkRun {
                 memory.note_settled(purpose, content, order);
                 self.troubles.refuse(&id, reason);
             }
-            Answer::Forbidden(message) => {
-                // Once soon: the server may not know yet that the pod is bound to the node.
+            Answer::Conflict(message) | Answer::Forbidden(message) => {
+                // Once soon: the server may not know yet that the pod is bound to the node, or the watch
+                // not show yet what became of a mirror.
                 if memory.failures() == 0 {
                     memory.note_failure(now_ms);
                 } else {
                     memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
-                    self.troubles.forbid(purpose, message);
+                    if purpose.is_of_mirror() {
+                        // Another pod has its name, or a policy of the cluster forbids this very pod.
+                        self.troubles.refuse(&id, message);
+                    } else {
+                        self.troubles.forbid(purpose, message);
+                    }
                 }
             }
             Answer::Throttled(after) => {
