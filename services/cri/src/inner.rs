@@ -198,11 +198,14 @@ impl Inner {
     }
 
     /// Ends a container that the runtime has in an unknown state, as a kubelet does. That is no failure of the
-    /// container.
+    /// container, unless its end had been seen before the runtime lost its state.
     async fn end_unknown(&self, listed: &proto::Container) {
         let id = &listed.id;
-        if let Ok(Some((_, run))) = self.run_status(id, &listed.pod_sandbox_id).await {
-            let files = &self.files;
+        tracing::warn!(id, "the runtime has lost the state of a container, which is ended");
+        let files = &self.files;
+        if let Ok(Some((_, run))) = self.run_status(id, &listed.pod_sandbox_id).await
+            && !self.has_seen_end(id, &run)
+        {
             let marked = files.mark_interrupted(&run.pod, &run.container, run.attempt).await;
             if let Err(error) = marked {
                 tracing::warn!(%error, id, "a run in an unknown state counts as a failure");
@@ -212,6 +215,13 @@ impl Inner {
         if let Err(error) = self.client.stop_container(request).await {
             tracing::warn!(%error, id, "a container in an unknown state stays");
         }
+    }
+
+    /// Whether the end of the run was known before the runtime lost its state.
+    fn has_seen_end(&self, id: &str, run: &Run) -> bool {
+        let is_known = |run: &Run| matches!(run.phase, Phase::Exited(_));
+        self.with(|knowledge| knowledge.run(id).is_some_and(is_known))
+            || self.files.end(&run.pod, &run.container, run.attempt).is_some()
     }
 
     /// A sandbox by its status; `None` if it is gone.

@@ -168,14 +168,14 @@ impl Worker {
     ) -> Self {
         let assignment = assignments.borrow_and_update().clone();
         let status = shared.store.status(&record.uid);
+        // Whatever the runtime has of its containers by now, the pod has ended: a terminal phase is never left.
+        let reported_end = status.as_ref().and_then(status::outcome);
         // An earlier worker may have removed the containers from which it was derived, all or some.
-        let is_last = status.as_ref().is_some_and(status::is_last);
-        let is_last = is_last && pod::is_deleting(&assignment.pod.decode());
+        let is_final = status.as_ref().is_some_and(status::is_last);
         let reported = status.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
         let failure = assignment.failure.clone();
-        let is_final = (failure.is_some() || is_last) && reported.is_some();
         let images = shared.runtime.images().is_some();
         let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
@@ -200,7 +200,7 @@ impl Worker {
             retry_at: None,
             end_since: None,
             // A pod that is not admitted has failed before anything of it runs.
-            ended: failure.is_some().then_some(Outcome::Failed),
+            ended: failure.as_ref().map(|_| Outcome::Failed).or(reported_end),
             failing: None,
             fail_reason: failure.as_ref().map(|failure| failure.reason),
             rejection: failure.map(|failure| failure.message),

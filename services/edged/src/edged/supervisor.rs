@@ -38,7 +38,7 @@ use crate::pod::{self, PodRecord, PodUid};
 use crate::static_pods::StaticPods;
 use crate::worker::plan::FailReason;
 use crate::worker::{
-    AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies,
+    AdmissionFailure, Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies, status,
 };
 use headwater_telemetry::error_chain;
 
@@ -376,7 +376,7 @@ impl Supervisor {
         }
         for (record, desired) in adopted {
             let status = self.shared.store.status(&record.uid).unwrap_or_default();
-            let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+            let has_ended = status::outcome(&status).is_some();
             let failure = AdmissionFailure::of_status(&status);
             let requests = self.requests(&desired.pod.decode());
             let assignment = self.assignment(&record, &desired, failure, traces);

@@ -102,7 +102,16 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     status
 }
 
-/// Whether nothing of a pod that is being deleted ran any more when this was reported.
+/// How the pod ended for good, if this status reports an end.
+pub(crate) fn outcome(status: &PodStatus) -> Option<Outcome> {
+    match status.phase.as_deref() {
+        Some("Succeeded") => Some(Outcome::Succeeded),
+        Some("Failed") => Some(Outcome::Failed),
+        _ => None,
+    }
+}
+
+/// Whether the pod had ended, and nothing of it ran any more, when this was reported.
 pub(super) fn is_last(status: &PodStatus) -> bool {
     let statuses = [
         &status.init_container_statuses,
@@ -112,7 +121,7 @@ pub(super) fn is_last(status: &PodStatus) -> bool {
     let is_running =
         |it: &ContainerStatus| it.state.as_ref().is_some_and(|state| state.running.is_some());
     let runs = statuses.into_iter().flatten().flatten().any(is_running);
-    !runs && matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    !runs && outcome(status).is_some()
 }
 
 /// The id of a container's run, as the status names it.

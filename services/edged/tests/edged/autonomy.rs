@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use headwater_edged::Edged;
+use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, content, is_alive, is_ready, is_running, log, script_pod, until};
-use crate::fake_edge::{DEADLINE, FakeEdge};
+use crate::fake_edge::{DEADLINE, FakeEdge, latest_status, statuses};
 
 #[tokio::test]
 async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
@@ -36,7 +37,7 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let after = bench
         .edge
         .until("a status of the adopted pod", |all| {
-            crate::fake_edge::latest_status(&all[count.min(all.len())..], "web").filter(is_ready)
+            latest_status(&all[count.min(all.len())..], "web").filter(is_ready)
         })
         .await;
     assert_eq!(content(&pid_file).await, pid, "no second process was started");
@@ -81,7 +82,7 @@ async fn an_adopted_container_stays_started_and_ready_until_its_probes_fail() {
     std::fs::write(&sick, "").expect("written");
     let unready = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
     assert_eq!(unready["containerStatuses"][0]["started"], true);
-    let statuses = crate::fake_edge::statuses(&bench.edge.operations()[count..], "web");
+    let statuses = statuses(&bench.edge.operations()[count..], "web");
     assert_eq!(statuses.iter().filter(|status| !is_ready(status)).count(), 1, "{statuses:#?}");
 
     // The failing probe has the same beginning for the next pod worker, which reports nothing new.
@@ -172,6 +173,33 @@ async fn an_exit_without_a_pod_worker_is_known_to_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_pod_that_has_ended_stays_so_whatever_becomes_of_its_last_run() {
+    let bench = Bench::new(&[]);
+    let starts = bench.path("starts");
+    let script = format!("echo start >> {}; exit 7", starts.display());
+    let mut pod = script_pod("job", "u1", &script);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    let has_failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("job", "an end", has_failed).await;
+    first.stop().await;
+    // As if the runtime had lost the run's state: without the reported end, the pod would start again.
+    let run = bench.edged_dir().join("pods/u1/containers/main/0");
+    std::fs::write(run.join("stopped"), "").expect("written");
+    let before = statuses(&bench.edge.operations(), "job").len();
+    let second = bench.edged().await;
+    let again = |all: &[Operation]| statuses(all, "job").get(before).cloned();
+    let reported = bench.edge.until("the status again", again).await;
+    assert_eq!(reported, status);
+    bench.edge.apply(&script_pod("other", "u2", "exec sleep 1000"));
+    bench.edge.until_status("other", "another pod", is_running).await;
+    assert_eq!(content(&starts).await, "start\n");
+    assert_eq!(latest_status(&bench.edge.operations(), "job"), Some(status));
+    second.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_container_whose_shim_was_killed_is_ended_and_started_again() {
     let bench = Bench::new(&[]);
     let pid_file = bench.path("pid");
@@ -200,7 +228,7 @@ async fn stopped_pods_start_again_with_the_next_pod_worker_whatever_their_policy
     bench.edge.until_status("job", "a running pod", is_running).await;
     assert_eq!(first.stop_pods(Duration::from_secs(5)).await, 0);
     let failed = |s: Value| s["phase"] == "Failed";
-    let status = crate::fake_edge::latest_status(&bench.edge.operations(), "job");
+    let status = latest_status(&bench.edge.operations(), "job");
     assert!(!status.is_some_and(failed), "a stop of the machine is no failure of the pod");
     let second = bench.edged().await;
     let again = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
