@@ -24,6 +24,15 @@ const CPU: &str = "cpuacct";
 pub(crate) const MEMORY: &str = "memory";
 pub(crate) const PIDS: &str = "pids";
 
+/// The limits of a cgroup; `None`: there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Microseconds in each period.
+    pub(crate) cpu_quota_us: Option<i64>,
+    /// Bytes.
+    pub(crate) memory_bytes: Option<i64>,
+}
+
 /// The cgroups of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct CgroupFiles {
@@ -129,6 +138,25 @@ impl CgroupFiles {
             memory_bytes: used.saturating_sub(inactive),
             memory_anonymous_bytes: anonymous,
             count,
+        }
+    }
+
+    /// The limits of a cgroup.
+    pub(crate) fn limits(&self, place: &Path) -> Limits {
+        let read = |controller: &str, name: &str| {
+            let text = fs::read_to_string(self.tree(controller).join(place).join(name));
+            let text = text.unwrap_or_default();
+            text.split_whitespace().next().and_then(|word| word.parse::<i64>().ok())
+        };
+        let (cpu, memory) = if self.is_unified {
+            (read(CPU_V1, "cpu.max"), read(MEMORY, "memory.max"))
+        } else {
+            (read(CPU_V1, "cpu.cfs_quota_us"), read(MEMORY, "memory.limit_in_bytes"))
+        };
+        let is_limit = |bytes: &i64| u64::try_from(*bytes).is_ok_and(|bytes| bytes < NO_LIMIT);
+        Limits {
+            cpu_quota_us: cpu.filter(|quota| *quota > 0),
+            memory_bytes: memory.filter(is_limit),
         }
     }
 

@@ -95,6 +95,33 @@ impl Cgroups {
         }
     }
 
+    /// Gives a pod that runs the limits that are larger than those it has.
+    ///
+    /// # Errors
+    /// The kernel refuses one of them.
+    pub(crate) fn raise(&self, parent: &str, resources: &PodResources) -> io::Result<()> {
+        let place = self.path(parent);
+        let has = self.files.limits(&place);
+        let raised = |has: Option<i64>, wanted: Option<i64>| match (has, wanted) {
+            (Some(has), Some(wanted)) => Some(has.max(wanted)),
+            _ => None,
+        };
+        let raised = PodResources {
+            cpu_quota_us: raised(has.cpu_quota_us, resources.cpu_quota_us),
+            memory_limit_bytes: raised(has.memory_bytes, resources.memory_limit_bytes),
+            ..*resources
+        };
+        self.change(&place, &raised, false)
+    }
+
+    /// Gives a pod that runs these values.
+    ///
+    /// # Errors
+    /// The kernel refuses one of them.
+    pub(crate) fn resize(&self, parent: &str, resources: &PodResources) -> io::Result<()> {
+        self.change(&self.path(parent), resources, false)
+    }
+
     /// Kills what is left in the cgroups of a pod that has ended. A runtime that was killed while it started a container
     /// does not know of its processes afterwards.
     pub(crate) async fn end_processes(&self, pod: &PodUid) {

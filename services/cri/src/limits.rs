@@ -3,11 +3,13 @@
 use std::io;
 
 use headwater_edged::container::cpu_set::CpuSet;
-use headwater_edged::pod::PodUid;
+use headwater_edged::pod::{PodRecord, PodUid, every_container};
 use headwater_edged::runtime::RuntimeError;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::proto::{LinuxContainerResources, UpdateContainerResourcesRequest};
 use crate::runtime::{CriRuntime, failed};
+use crate::spec::{pod_resources, resources as resources_of, sandbox_config};
 
 impl CriRuntime {
     /// Changes the cgroup of a pod.
@@ -21,6 +23,61 @@ impl CriRuntime {
         })
     }
 
+    /// Gives a pod and these of its containers the processor time and the memory of its spec. The pod's own limits rise
+    /// before those of its containers, and fall after them: a kernel refuses a part that is larger than the whole.
+    pub(crate) async fn resize_pod(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        containers: &[String],
+    ) -> Result<(), RuntimeError> {
+        let (inner, node) = (self.inner(), self.inner().node());
+        let refused = |reason| RuntimeError::Refused { reason };
+        let attempt = inner.with(|knowledge| {
+            knowledge.sandboxes_of(&pod.uid).pop().map_or(0, |(_, sandbox)| sandbox.attempt)
+        });
+        let config = sandbox_config(spec, pod, attempt, &node).map_err(refused)?;
+        let parent = config.linux.map(|linux| linux.cgroup_parent).unwrap_or_default();
+        let resources = pod_resources(spec, node.has_static_cpus);
+        self.on_cgroups({
+            let (cgroups, parent) = (inner.cgroups.clone(), parent.clone());
+            move || cgroups.raise(&parent, &resources)
+        })
+        .await?;
+        for container in every_container(spec).filter(|it| containers.contains(&it.name)) {
+            let linux = stated(resources_of(spec, &container, &node));
+            self.check_memory(pod, &container.name, linux.memory_limit_in_bytes).await?;
+            self.update(&pod.uid, &container.name, linux).await?;
+        }
+        let cgroups = inner.cgroups.clone();
+        self.on_cgroups(move || cgroups.resize(&parent, &resources)).await
+    }
+
+    /// Refuses a limit below what the container uses: the kernel would end it for memory, or take no such limit.
+    async fn check_memory(
+        &self,
+        pod: &PodRecord,
+        container: &str,
+        limit: i64,
+    ) -> Result<(), RuntimeError> {
+        let Ok(limit) = u64::try_from(limit) else { return Ok(()) };
+        let id = self.running(&pod.uid, container)?;
+        let (files, uid) = (self.inner().cgroups.files().clone(), pod.uid.clone());
+        let used = tokio::task::spawn_blocking(move || {
+            let place = files.container(&files.pod(&uid)?, &id)?;
+            Some(files.usage(&place).memory_used_bytes)
+        });
+        match used.await.ok().flatten() {
+            Some(used) if used > limit => Err(RuntimeError::Sandbox {
+                cause: format!(
+                    "container {container} uses {used} bytes of memory: a limit of {limit} is set \
+                     once it uses less"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Moves a running container to these processors. As under a kubelet, what is not stated stays.
     pub(crate) async fn set_cpus(
         &self,
@@ -28,8 +85,17 @@ impl CriRuntime {
         container: &str,
         cpus: &CpuSet,
     ) -> Result<(), RuntimeError> {
-        let container_id = self.running(pod, container)?;
         let linux = LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
+        self.update(pod, container, linux).await
+    }
+
+    async fn update(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        linux: LinuxContainerResources,
+    ) -> Result<(), RuntimeError> {
+        let container_id = self.running(pod, container)?;
         let request = UpdateContainerResourcesRequest {
             container_id,
             linux: Some(linux),
@@ -37,5 +103,18 @@ impl CriRuntime {
         };
         let updated = self.client().update_container_resources(request).await;
         updated.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+/// No limit, where zero would mean that the limit stays.
+const UNLIMITED: i64 = -1;
+
+/// The same resources, with every limit stated: a limit that goes is none.
+fn stated(resources: LinuxContainerResources) -> LinuxContainerResources {
+    let limit = |limit: i64| if limit == 0 { UNLIMITED } else { limit };
+    LinuxContainerResources {
+        cpu_quota: limit(resources.cpu_quota),
+        memory_limit_in_bytes: limit(resources.memory_limit_in_bytes),
+        ..resources
     }
 }

@@ -299,7 +299,7 @@ impl Runtime for CriRuntime {
             commands: true,
             files: true,
             persistent: true,
-            resize: false,
+            resize: true,
             collection: true,
             cpu_sets: true,
             devices: true,
@@ -588,6 +588,15 @@ impl Runtime for CriRuntime {
                 source: io::Error::other(error),
             }),
         }
+    }
+
+    async fn resize(
+        &self,
+        pod: &PodRecord,
+        spec: &Pod,
+        containers: &[String],
+    ) -> Result<(), RuntimeError> {
+        self.resize_pod(pod, spec, containers).await
     }
 
     async fn confine(

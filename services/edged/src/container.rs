@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod argument_space;
 pub mod claim;
+pub mod compute_resources;
 pub mod cpu_set;
 pub mod credentials;
 pub mod devices;

@@ -42,6 +42,7 @@ mod admission;
 mod claim_keeper;
 mod node_pods;
 mod preemption;
+mod resize;
 mod supervisor;
 pub mod worker_set;
 

@@ -28,9 +28,10 @@ const UNKNOWN: usize = PHASES.len() - 1;
 const RUNTIME_ERRORS: [&str; 8] =
     ["file", "start", "exec", "not_running", "signal", "volume", "sandbox", "unsupported"];
 
-const ACTIONS: [(RuntimeAction, &str); 6] = [
+const ACTIONS: [(RuntimeAction, &str); 7] = [
     (RuntimeAction::Start, "start"),
     (RuntimeAction::Stop, "signal"),
+    (RuntimeAction::Resize, "resize"),
     (RuntimeAction::WriteVolumes, "lay_out"),
     (RuntimeAction::CleanUp, "clean_up"),
     (RuntimeAction::Open, "open"),
@@ -73,6 +74,8 @@ pub(crate) enum RuntimeAction {
     Start,
     /// Ask a container to end, or kill it.
     Stop,
+    /// Change the resources of a pod that runs.
+    Resize,
     /// Write volumes.
     WriteVolumes,
     /// Remove everything of a pod.

@@ -22,7 +22,7 @@ use crate::pod::{self, PodRecord};
 use crate::pod_fields::Column;
 use crate::runtime::PodState;
 use crate::worker::plan::{Containers, Fate, FinalStep, Plan, PodFacts, Sandbox, plan};
-use crate::worker::status::{self, StatusFacts};
+use crate::worker::status::{self, ResourceFacts, StatusFacts};
 use headwater_telemetry::error_chain;
 
 /// What a node would do with one pod that it sees for the first time.
@@ -97,6 +97,7 @@ fn of_pod(
             sandbox,
             containers: &containers,
             is_discarded: false,
+            resize_at: None,
             now,
         })
     };
@@ -114,6 +115,7 @@ fn of_pod(
         fail_reason: None,
         rejection: None,
         notes: seen.findings.notes(),
+        resources: ResourceFacts::default(),
         start_time: time,
         node_address: address,
         before: None,

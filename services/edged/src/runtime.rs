@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::container::claim::ClaimView;
 use crate::container::cpu_set::CpuSet;
@@ -185,17 +185,18 @@ pub trait Runtime: Send + Sync + 'static {
         Err(RuntimeError::Unsupported { verb: "run a command in a container" })
     }
 
-    /// Changes the resources of a running container.
+    /// Gives a pod the processor time and the memory that its spec asks for, and those of its containers that are named.
+    /// When it fails, some of them may have got it; it can be repeated.
     ///
     /// Supported if [`Features::resize`].
     async fn resize(
         &self,
-        pod: &PodUid,
-        container: &str,
-        resources: &ResourceRequirements,
+        pod: &PodRecord,
+        spec: &Pod,
+        containers: &[String],
     ) -> Result<(), RuntimeError> {
-        let _ = (pod, container, resources);
-        Err(RuntimeError::Unsupported { verb: "resize a container" })
+        let _ = (pod, spec, containers);
+        Err(RuntimeError::Unsupported { verb: "change the resources of a pod" })
     }
 
     /// Moves a running container to these processors.
@@ -248,7 +249,7 @@ pub struct Features {
     pub files: bool,
     /// Pods outlive the pod worker, which adopts them at its next start.
     pub persistent: bool,
-    /// The resources of a running container can be changed.
+    /// The processor time and the memory of a running pod can be changed.
     pub resize: bool,
     /// Ended containers are removed on request.
     pub collection: bool,

@@ -14,6 +14,7 @@
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `resizing` | the resources of its running containers, and the changes of them |
 //! | `devices` | the devices of the pod |
 //! | `token_requests` | requests for the tokens of its volumes |
 //! | `driver_mounts` | its volumes that storage drivers publish |
@@ -59,6 +60,7 @@ mod probe_failure;
 mod probe_totals;
 mod pull;
 mod report;
+mod resizing;
 mod setup_failure;
 mod signal;
 pub(crate) mod status;
@@ -69,7 +71,7 @@ mod warnings;
 
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
-pub(crate) use dependencies::{AdmissionFailure, Assignment, WorkerDependencies};
+pub(crate) use dependencies::{AdmissionFailure, Assignment, PendingResize, WorkerDependencies};
 use devices::DeviceState;
 use driver_mounts::DriverMounts;
 use image_tracker::ImageTracker;
@@ -78,6 +80,7 @@ use plan::{FailReason, Fate, Outcome};
 use probe_totals::PodProbeTotals;
 pub use probe_totals::ProbeTotal;
 pub(crate) use probe_totals::ProbeTotals;
+use resizing::Resizing;
 use setup_failure::SetupFailure;
 use signal::ProbeFinding;
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
@@ -120,6 +123,8 @@ pub(crate) struct Worker {
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
     ended: Option<Outcome>,
+    /// The changes of its resources.
+    resizing: Resizing,
     /// Why the pod fails although its containers did not, and the time by which they end.
     failing: Option<(FailReason, Instant)>,
     /// Why the pod failed although its containers did not.
@@ -172,7 +177,7 @@ impl Worker {
         let reported_end = status.as_ref().and_then(status::outcome);
         // An earlier worker may have removed the containers from which it was derived, all or some.
         let is_final = status.as_ref().is_some_and(status::is_last);
-        let reported = status.and_then(|status| CompressedObject::encode(&status).ok());
+        let reported = status.as_ref().and_then(|status| CompressedObject::encode(status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
         let failure = assignment.failure.clone();
@@ -201,6 +206,7 @@ impl Worker {
             end_since: None,
             // A pod that is not admitted has failed before anything of it runs.
             ended: failure.as_ref().map(|_| Outcome::Failed).or(reported_end),
+            resizing: Resizing::of_status(status.as_ref()),
             failing: None,
             fail_reason: failure.as_ref().map(|failure| failure.reason),
             rejection: failure.map(|failure| failure.message),
@@ -290,11 +296,12 @@ impl Worker {
     /// Applies the assignment or the signals that woke the worker, and returns the pod's object.
     fn receive(&mut self, wake: Wake) -> Pod {
         if matches!(wake, Wake::Assignment) {
-            let before = self.assignment.trace.take();
-            self.assignment = self.assignments.borrow_and_update().clone();
-            if self.assignment.trace != before {
+            let next = self.assignments.borrow_and_update().clone();
+            let before = std::mem::replace(&mut self.assignment, next);
+            if self.assignment.trace != before.trace {
                 self.trace = self.assignment.trace.clone();
             }
+            self.note_resize(&before.pod);
         }
         let pod = self.assignment.pod.decode();
         match wake {

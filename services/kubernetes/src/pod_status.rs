@@ -40,9 +40,18 @@ const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 const CONDITIONS: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// The conditions of Headwater's own, which are absent where they do not hold.
-const OWN_CONDITIONS: [&str; 3] =
-    ["headwater/RestartNeeded", "headwater/SpecHonoured", "headwater/ProbeFailing"];
+/// The conditions of a node that are absent where they do not hold: two of a kubelet's, and Headwater's own.
+const OPTIONAL_CONDITIONS: [&str; 5] = [
+    "PodResizePending",
+    "PodResizeInProgress",
+    "headwater/RestartNeeded",
+    "headwater/SpecHonoured",
+    "headwater/ProbeFailing",
+];
+
+/// A condition that several components set, and the reason of a node's own (KEP-3329).
+const DISRUPTION: &str = "DisruptionTarget";
+const OF_NODE: &str = "TerminationByKubelet";
 
 /// The fields of a condition. Not the time of its last probe, which changes with nothing else.
 const CONDITION_FIELDS: [&str; 6] =
@@ -153,7 +162,7 @@ impl OwnedStatus {
             }
             let is_reported = |kind: &str| conditions.iter().any(|one| one["type"] == kind);
             let gone: Vec<_> =
-                OWN_CONDITIONS.into_iter().filter(|kind| !is_reported(kind)).collect();
+                OPTIONAL_CONDITIONS.into_iter().filter(|kind| !is_reported(kind)).collect();
             conditions
                 .extend(gone.into_iter().map(|kind| json!({"type": kind, "$patch": "delete"})));
         }
@@ -165,8 +174,10 @@ impl OwnedStatus {
 fn conditions(status: &Value) -> Vec<Value> {
     let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of_type = |kind: &&str| all.iter().find(|condition| condition["type"] == **kind);
-    let owned = CONDITIONS.iter().chain(&OWN_CONDITIONS).filter_map(of_type);
+    let owned = CONDITIONS.iter().chain(&OPTIONAL_CONDITIONS).filter_map(of_type);
+    let disruption = of_type(&DISRUPTION).filter(|condition| condition["reason"] == OF_NODE);
     owned
+        .chain(disruption)
         .map(|condition| {
             let fields = CONDITION_FIELDS.into_iter().filter_map(|field| {
                 let value = condition.get(field).filter(|value| !value.is_null())?;
@@ -208,6 +219,23 @@ mod tests {
         for field in ["qosClass", "nominatedNodeName"] {
             assert!(patch["status"].get(field).is_none(), "{field}");
         }
+    }
+
+    #[test]
+    fn a_disruption_by_the_node_is_its_own_and_one_by_another_component_is_not() {
+        let of = |reason: &str| {
+            let mut disruption = condition("DisruptionTarget", "True");
+            disruption["reason"] = reason.into();
+            OwnedStatus::of(&json!({"phase": "Failed", "conditions": [disruption]}))
+        };
+        let none = OwnedStatus::of(&json!({"phase": "Failed"}));
+        assert_eq!(of("DeletionByTaintManager").digest, none.digest);
+        let own = of("TerminationByKubelet");
+        assert_ne!(own.digest, none.digest);
+        let patched = own.patch("u").to_string();
+        assert!(patched.contains("DisruptionTarget"), "{patched}");
+        // It stays for good, as a terminal phase does.
+        assert!(!none.patch("u").to_string().contains("DisruptionTarget"));
     }
 
     #[test]

@@ -22,4 +22,5 @@ mod logs;
 mod loss;
 mod pulls;
 mod reboot;
+mod resize;
 mod subpaths;

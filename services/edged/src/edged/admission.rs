@@ -58,17 +58,32 @@ impl Load {
 /// # Errors
 /// The first resource that is short.
 pub(super) fn admit(requests: Amounts, load: &Load, room: &Room) -> Result<(), AdmissionFailure> {
-    for ((name, reason), figures) in RESOURCES.into_iter().zip(figures(requests, load, room)) {
-        if lacking(figures) > 0 {
-            let [requested, used, capacity] = figures;
-            let message = format!(
-                "Pod was rejected: Node didn't have enough resource: {name}, requested: \
-                 {requested}, used: {used}, capacity: {capacity}"
-            );
-            return Err(AdmissionFailure { reason, message: message.into() });
-        }
-    }
-    Ok(())
+    let Some(Shortage { name, reason, figures }) = shortage(requests, load, room) else {
+        return Ok(());
+    };
+    let [requested, used, capacity] = figures;
+    let message = format!(
+        "Pod was rejected: Node didn't have enough resource: {name}, requested: {requested}, used: \
+         {used}, capacity: {capacity}"
+    );
+    Err(AdmissionFailure { reason, message: message.into() })
+}
+
+/// A resource of which the node does not have what a pod requests.
+pub(super) struct Shortage {
+    /// The resource.
+    pub(super) name: &'static str,
+    /// Why a pod fails that needs it.
+    reason: FailReason,
+    /// What the pod requests, what others use, and what there is.
+    pub(super) figures: [u64; 3],
+}
+
+/// The first resource that is short.
+pub(super) fn shortage(requests: Amounts, load: &Load, room: &Room) -> Option<Shortage> {
+    let mut all = RESOURCES.into_iter().zip(figures(requests, load, room));
+    let ((name, reason), figures) = all.find(|(_, figures)| lacking(*figures) > 0)?;
+    Some(Shortage { name, reason, figures })
 }
 
 /// How much more the node would need to have for the pod.

@@ -42,6 +42,10 @@ use crate::worker::{
 };
 use headwater_telemetry::error_chain;
 
+mod resizes;
+
+use resizes::{kept_resources, stated_resources};
+
 /// The words of the status of a pod that leaves its place, as a kubelet's.
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
@@ -77,8 +81,12 @@ pub(super) struct Supervisor {
 /// The supervisor's side of a worker.
 struct WorkerHandle {
     pod: WorkedPod,
-    /// What the pod requested when it came.
+    /// What the node has given to the pod.
     requests: Amounts,
+    /// The pod's latest object. The assigned one has the resources that the node has given to it.
+    desired: CompressedObject<Pod>,
+    /// Its spec asks for other resources than the pod has.
+    is_resized: bool,
     assignments: watch::Sender<Assignment>,
     has_ended: Arc<AtomicBool>,
     /// It leaves its place to a critical pod.
@@ -307,6 +315,7 @@ impl Supervisor {
                         findings: Arc::default(),
                         objects: self.desired.objects().clone(),
                         failure: None,
+                        resize: None,
                         is_desired: false,
                         shutdown: None,
                         trace: None,
@@ -316,6 +325,7 @@ impl Supervisor {
             }
         }
         self.add(added, &found, &traces);
+        self.admit_resizes();
         let claims = self.desired.claims();
         self.claims.send_if_modified(|sent| {
             let has_changed = *sent != claims;
@@ -334,24 +344,37 @@ impl Supervisor {
     }
 
     /// Sends changed objects to the workers of desired pods.
-    fn update_assignments(&self) {
+    fn update_assignments(&mut self) {
         let objects = self.desired.objects();
-        for (uid, worker) in &self.workers {
+        let can_resize = self.shared.runtime.features().resize;
+        for (uid, worker) in &mut self.workers {
             let desired = self.desired.pods().get(&worker.pod.key).filter(|pod| pod.uid == *uid);
             let Some(desired) = desired else { continue };
+            let is_same = worker.desired.same(&desired.pod);
             worker.assignments.send_if_modified(|assignment| {
-                let is_same = assignment.pod.same(&desired.pod) && assignment.objects.same(objects);
-                if is_same || !assignment.is_desired {
+                if (is_same && assignment.objects.same(objects)) || !assignment.is_desired {
                     return false;
                 }
                 let trace = self.traces.of_pod(&worker.pod.key, &desired.pod);
                 assignment.trace = trace.or(assignment.trace.take());
-                assignment.pod = desired.pod.clone();
+                if !is_same {
+                    let kept = can_resize.then(|| kept_resources(&assignment.pod, &desired.pod));
+                    let kept = kept.flatten();
+                    worker.is_resized = kept.is_some();
+                    assignment.resize = assignment.resize.take().filter(|_| worker.is_resized);
+                    assignment.pod = kept.unwrap_or_else(|| desired.pod.clone());
+                    worker.desired = desired.pod.clone();
+                }
                 assignment.findings = desired.findings.clone();
                 assignment.objects = objects.clone();
                 true
             });
         }
+    }
+
+    /// What the node has for pods.
+    fn room(&self) -> Room {
+        Room { pods: self.shared.settings.pods_max.into(), amounts: self.shared.allocatable }
     }
 
     /// Gives desired pods their workers. Pods that were here before come first: a new pod is admitted
@@ -378,12 +401,16 @@ impl Supervisor {
             let status = self.shared.store.status(&record.uid).unwrap_or_default();
             let has_ended = status::outcome(&status).is_some();
             let failure = AdmissionFailure::of_status(&status);
-            let requests = self.requests(&desired.pod.decode());
-            let assignment = self.assignment(&record, &desired, failure, traces);
-            self.spawn(record, assignment, requests, has_ended);
+            let mut assignment = self.assignment(&record, &desired, failure, traces);
+            let can_resize = self.shared.runtime.features().resize;
+            let stated = can_resize.then(|| stated_resources(&desired.pod, &status)).flatten();
+            let is_resized = stated.is_some();
+            assignment.pod = stated.unwrap_or(assignment.pod);
+            let requests = self.requests(&assignment.pod.decode());
+            let worker = self.spawn(record, assignment, requests, has_ended);
+            (worker.desired, worker.is_resized) = (desired.pod, is_resized);
         }
-        let room =
-            Room { pods: self.shared.settings.pods_max.into(), amounts: self.shared.allocatable };
+        let room = self.room();
         let mut taken = Load::default();
         let present = self.workers.values().filter(|worker| worker.takes_room());
         present.for_each(|worker| taken.add(worker.requests));
@@ -463,6 +490,7 @@ impl Supervisor {
             findings: desired.findings.clone(),
             objects: self.desired.objects().clone(),
             failure,
+            resize: None,
             is_desired: true,
             shutdown: None,
             trace: traces.of(&record.key),
@@ -475,9 +503,10 @@ impl Supervisor {
         assignment: Assignment,
         requests: Amounts,
         has_ended: bool,
-    ) {
+    ) -> &mut WorkerHandle {
         let uid = record.uid.clone();
         let pod = WorkedPod { key: record.key.clone(), is_static: record.is_static };
+        let desired = assignment.pod.clone();
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
         let shared = self.shared.clone();
@@ -486,9 +515,17 @@ impl Supervisor {
         let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox, ended);
         let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
-        let is_preempted = false;
-        let handle = WorkerHandle { pod, requests, assignments, has_ended, is_preempted, signals };
-        self.workers.insert(uid, handle);
+        let handle = WorkerHandle {
+            pod,
+            requests,
+            desired,
+            is_resized: false,
+            assignments,
+            has_ended,
+            is_preempted: false,
+            signals,
+        };
+        self.workers.entry(uid).insert_entry(handle).into_mut()
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
@@ -511,6 +548,7 @@ impl Supervisor {
                 findings: Arc::default(),
                 objects: self.desired.objects().clone(),
                 failure: None,
+                resize: None,
                 is_desired: true,
                 shutdown: Some(now + grace.min(record.grace())),
                 trace: None,

@@ -32,6 +32,9 @@ pub(crate) fn occurrences(
         let message = after.message.clone().unwrap_or_else(|| format!("The pod fails: {reason}"));
         found.push(occurrence(None, Severity::Warning, reason, message));
     }
+    for (severity, reason, message) in resizes(before, after) {
+        found.push(occurrence(None, severity, reason, message));
+    }
     for container in containers(after) {
         let name = container.name.as_str();
         let earlier = before.and_then(|status| containers(status).find(|it| it.name == name));
@@ -95,6 +98,35 @@ pub(crate) fn occurrences(
         for _ in started_runs(container).iter().filter(|run| !known.contains(run)) {
             found.push(event(Severity::Normal, "Started", format!("Started container {name}")));
         }
+    }
+    found
+}
+
+/// What happened to the change of a pod's resources, with the reasons of a kubelet
+/// (`pkg/kubelet/allocation/allocation_manager.go`).
+fn resizes(before: Option<&PodStatus>, after: &PodStatus) -> Vec<(Severity, &'static str, String)> {
+    let find = |status: &PodStatus, kind: &str| {
+        let conditions = status.conditions.iter().flatten();
+        let mut own = conditions.filter(|condition| condition.type_ == kind);
+        own.next().map(|it| (it.reason.clone(), it.message.clone().unwrap_or_default()))
+    };
+    let of = |kind| (before.and_then(|before| find(before, kind)), find(after, kind));
+    let mut found = Vec::new();
+    let (pending_before, pending) = of("PodResizePending");
+    let is_new = pending != pending_before;
+    if let Some((reason, message)) = pending.clone().filter(|_| is_new) {
+        let is_infeasible = reason.as_deref() == Some("Infeasible");
+        let reason = if is_infeasible { "ResizeInfeasible" } else { "ResizeDeferred" };
+        found.push((Severity::Warning, reason, format!("Pod resize: {message}")));
+    }
+    match of("PodResizeInProgress") {
+        (None, Some(_)) => {
+            found.push((Severity::Normal, "ResizeStarted", "Pod resize started".to_owned()));
+        }
+        (Some(_), None) if after.phase.as_deref() == Some("Running") => {
+            found.push((Severity::Normal, "ResizeCompleted", "Pod resize completed".to_owned()));
+        }
+        _ => {}
     }
     found
 }
@@ -242,6 +274,34 @@ mod tests {
         for pair in shown.windows(2) {
             let [(before, _), (after, count)] = pair else { panic!("two") };
             assert_eq!(reasons(Some(before), after), vec![started; *count]);
+        }
+    }
+
+    #[test]
+    fn a_change_of_resources_is_followed_from_its_wait_to_its_end() {
+        let of = |conditions: Value| -> PodStatus {
+            serde_json::from_value(json!({"phase": "Running", "conditions": conditions}))
+                .expect("a status")
+        };
+        let pending = |reason: &str| {
+            let (kind, message) = ("PodResizePending", "no room");
+            of(json!([{"type": kind, "status": "True", "reason": reason, "message": message}]))
+        };
+        let in_progress = of(json!([{"type": "PodResizeInProgress", "status": "True"}]));
+        let none = of(json!([]));
+        for (before, after, expected) in [
+            (&none, &pending("Deferred"), Some("Warning ResizeDeferred: Pod resize: no room")),
+            (&pending("Deferred"), &pending("Deferred"), None),
+            (
+                &pending("Deferred"),
+                &pending("Infeasible"),
+                Some("Warning ResizeInfeasible: Pod resize: no room"),
+            ),
+            (&pending("Deferred"), &in_progress, Some("Normal ResizeStarted: Pod resize started")),
+            (&in_progress, &none, Some("Normal ResizeCompleted: Pod resize completed")),
+        ] {
+            let found = reasons(Some(before), after);
+            assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{before:?} {after:?}");
         }
     }
 }

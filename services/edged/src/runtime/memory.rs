@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
 use super::{
@@ -39,6 +39,7 @@ struct State {
     images: BTreeSet<String>,
     /// Pulls that fail before the next one succeeds.
     failing_pulls: usize,
+    failing_resizes: usize,
     /// The login without which the registry refuses a pull.
     login: Option<RegistryCredentials>,
     /// The images that cannot be removed.
@@ -111,6 +112,11 @@ impl MemoryRuntime {
     /// Lets the next `count` pulls fail.
     pub fn fail_pulls(&self, count: usize) {
         self.lock().failing_pulls = count;
+    }
+
+    /// Fails the next changes of resources.
+    pub fn fail_resizes(&self, count: usize) {
+        self.lock().failing_resizes = count;
     }
 
     /// Gives the disk room for so many images. It has room for 1,000 at first.
@@ -294,14 +300,21 @@ impl Runtime for MemoryRuntime {
 
     async fn resize(
         &self,
-        pod: &PodUid,
-        container: &str,
-        _: &ResourceRequirements,
+        pod: &PodRecord,
+        _: &Pod,
+        containers: &[String],
     ) -> Result<(), RuntimeError> {
-        if self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running) {
-            Ok(())
-        } else {
-            Err(RuntimeError::NotRunning { container: container.to_owned() })
+        let mut lock = self.lock();
+        if let Some(failures) = lock.failing_resizes.checked_sub(1) {
+            lock.failing_resizes = failures;
+            return Err(RuntimeError::Sandbox { cause: "its cgroup is busy".to_owned() });
+        }
+        drop(lock);
+        let pod = self.pod(&pod.uid);
+        let runs = |name: &str| pod.containers.get(name).is_some_and(RunHistory::is_running);
+        match containers.iter().find(|name| !runs(name)) {
+            Some(container) => Err(RuntimeError::NotRunning { container: container.clone() }),
+            None => Ok(()),
         }
     }
 

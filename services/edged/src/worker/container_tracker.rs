@@ -14,6 +14,7 @@ use super::probe_failure::ProbeFailure;
 use super::signal::{ProbeFinding, ProbeKind};
 use crate::config::Settings;
 use crate::container::WaitReason;
+use crate::container::compute_resources::ComputeResources;
 use crate::runtime::{RunHistory, RunState};
 
 /// The state of one container.
@@ -22,6 +23,8 @@ pub(super) struct ContainerTracker {
     runs: Option<RunHistory>,
     /// The image that the spec named when the latest run started.
     image: Option<Arc<str>>,
+    /// The CPU and memory of the latest run; `None`: unknown.
+    resources: Option<ComputeResources>,
     crash: CrashLoop,
     /// The number of the run whose end the back-off counted last.
     counted: Option<u32>,
@@ -67,6 +70,7 @@ impl ContainerTracker {
         Self {
             runs: None,
             image: None,
+            resources: None,
             crash: CrashLoop::new(settings.backoff_base, settings.backoff_cap),
             counted: None,
             stopping: None,
@@ -88,7 +92,7 @@ impl ContainerTracker {
         }
         let is_new = self.attempt() != Some(runs.attempt);
         if is_new {
-            self.image = None;
+            (self.image, self.resources) = (None, None);
         }
         if is_new || matches!(runs.state, RunState::Exited(_)) {
             self.stopping = None;
@@ -168,6 +172,16 @@ impl ContainerTracker {
         if self.image.as_deref() != Some(image) {
             self.image = Some(image.into());
         }
+    }
+
+    /// Records the CPU and the memory of the latest run.
+    pub(super) fn set_resources(&mut self, resources: ComputeResources) {
+        self.resources = Some(resources);
+    }
+
+    /// The CPU and the memory of the latest run, where they are known.
+    pub(super) fn resources(&self) -> Option<ComputeResources> {
+        self.resources
     }
 
     /// Whether the latest run is known to have another image.

@@ -28,7 +28,7 @@ use crate::worker::plan::FailReason;
 /// The pod that a worker brings about; the latest one counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
-    /// The pod's latest object.
+    /// The pod's latest object, with the resources that the node has given to its containers.
     pub(crate) pod: CompressedObject<Pod>,
     /// What the runtime does not do for it.
     pub(crate) findings: Arc<PodFindings>,
@@ -36,12 +36,23 @@ pub(crate) struct Assignment {
     pub(crate) objects: Objects,
     /// Why the node does not run the pod. It is decided once, and before anything of the pod runs.
     pub(crate) failure: Option<AdmissionFailure>,
+    /// Why its containers have other resources than its spec asks for, if they do.
+    pub(crate) resize: Option<PendingResize>,
     /// Whether the edge's view still has the pod.
     pub(crate) is_desired: bool,
     /// Set when the machine stops: the time by which the pod must have ended.
     pub(crate) shutdown: Option<Instant>,
     /// The trace context of the pod's last change, if it is in a trace.
     pub(crate) trace: Option<String>,
+}
+
+/// Why a pod keeps the resources that it has, and not those of its spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingResize {
+    /// One word: `Deferred` or `Infeasible`.
+    pub(crate) reason: &'static str,
+    /// The resource, and its figures.
+    pub(crate) message: Arc<str>,
 }
 
 /// Why a node does not run a pod.

@@ -16,6 +16,7 @@ use super::setup_failure::SetupFailure;
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::backoff::Backoff;
+use crate::container::compute_resources::ComputeResources;
 use crate::container::{ContainerCpus, LaunchSpec, WaitReason};
 use crate::cpus::AssignError;
 use crate::event::{Occurrence, Severity, Subject};
@@ -55,6 +56,7 @@ impl Worker {
             Action::Close => self.close().await,
             Action::Pull(name) => self.pull(pod, name).await,
             Action::Start(name) => self.start(pod, name).await,
+            Action::Resize => self.resize(pod).await,
             Action::PreStop(name) => self.pre_stop(pod, name, fate),
             Action::Terminate(name) => {
                 let deadline = self.deadline(pod, name, fate);
@@ -182,6 +184,7 @@ impl Worker {
             Ok(()) => {
                 follow(&mut self.trace, &span);
                 self.setup = None;
+                self.resizing.sandbox_opened();
                 StepOutcome::Changed
             }
             Err(error) => {
@@ -275,6 +278,7 @@ impl Worker {
         if let Some(runs) = self.shared.runtime.pod(&self.record.uid).containers.remove(name) {
             tracker.observe(runs, now);
             tracker.set_image(container.image.as_deref().unwrap_or_default());
+            tracker.set_resources(ComputeResources::of(container));
         }
         self.post_start(container);
         StepOutcome::Changed
@@ -558,7 +562,12 @@ impl Worker {
         StepOutcome::Waiting
     }
 
-    fn count(&self, action: RuntimeAction, began: Instant, result: &Result<(), RuntimeError>) {
+    pub(super) fn count(
+        &self,
+        action: RuntimeAction,
+        began: Instant,
+        result: &Result<(), RuntimeError>,
+    ) {
         let error = result.as_ref().err().map(RuntimeError::kind);
         self.shared.metrics.acted(action, began.elapsed(), error);
     }

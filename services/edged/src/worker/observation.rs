@@ -19,6 +19,7 @@ use super::probe_failure::ProbeFailure;
 use super::status::container_id;
 use super::token_tracker::TokenTracker;
 use super::{Worker, container_of};
+use crate::container::compute_resources::{ComputeResources, ResizeMode};
 use crate::container::downward_api::FieldSource;
 use crate::container::token::{self, TokenFile};
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
@@ -162,6 +163,10 @@ impl Worker {
             let reported = reported.get_or_insert_with(decode).as_ref();
             let id = container_id(&self.record.uid, name, runs.attempt);
             let run = reported.and_then(|pod| Some((pod, status_of(pod, &id, runs)?)));
+            let stated = run.and_then(|(_, status)| status.resources.as_ref());
+            let of_spec = || container_of(pod, name).map(|it| ComputeResources::of(&it));
+            let has = stated.map(ComputeResources::of_requirements).or_else(of_spec);
+            tracker.set_resources(has.unwrap_or_default());
             if let Some((pod, status)) = run {
                 tracker.adopt(status, ProbeFailure::of_status(pod, name));
             }
@@ -233,7 +238,17 @@ impl Worker {
         };
         let containers = &containers;
         let (ended, is_discarded) = (self.ended, self.is_discarded);
-        plan::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now })
+        let resize_at = self.resize_at(pod, now);
+        plan::plan(&PodFacts {
+            pod,
+            fate,
+            ended,
+            sandbox,
+            containers,
+            is_discarded,
+            resize_at,
+            now,
+        })
     }
 
     /// Why the container cannot start, and the time of the next attempt. Without a time, something
@@ -254,11 +269,16 @@ impl Worker {
         Some((&error.reason, error.is_due.then_some(now)))
     }
 
-    /// Whether the container runs with another image than the spec names, and has to be replaced.
+    /// Whether the container runs with another image than the spec names, or with resources that demand a restart, and has
+    /// to be replaced.
     pub(super) fn is_outdated(&self, container: &Container) -> bool {
-        let tracker = self.containers.get(&container.name).filter(|_| self.images.is_some());
+        let tracker = self.containers.get(&container.name).filter(|it| it.is_running());
         let image = container.image.as_deref().unwrap_or_default();
-        tracker.is_some_and(|tracker| tracker.is_running() && tracker.has_other_image(image))
+        let has_other_image =
+            |tracker: &ContainerTracker| self.images.is_some() && tracker.has_other_image(image);
+        tracker.is_some_and(|tracker| {
+            has_other_image(tracker) || self.resize_mode(container) == Some(ResizeMode::Restart)
+        })
     }
 
     /// The pod's goal.

@@ -48,6 +48,7 @@ impl Worker {
             fail_reason: self.fail_reason.or(failing),
             rejection: self.rejection.as_deref(),
             notes: self.assignment.findings.notes(),
+            resources: self.resource_facts(pod),
             start_time: self.record.seen_at,
             node_address: self.shared.address,
             before: before.as_ref(),

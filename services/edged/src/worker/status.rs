@@ -10,8 +10,10 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::dependencies::PendingResize;
 use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
+use crate::container::compute_resources::ComputeResources;
 use crate::container::qos::QosClass;
 use crate::pod::{
     PodUid, RestartPolicy, ephemeral_containers, every_container, init_containers, is_sidecar,
@@ -48,6 +50,8 @@ pub(crate) struct StatusFacts<'a> {
     pub(crate) rejection: Option<&'a str>,
     /// The fields that the runtime does not honour although nothing is lost, a reason a line.
     pub(crate) notes: Option<&'a str>,
+    /// The resources of its containers.
+    pub(crate) resources: ResourceFacts<'a>,
     /// The time at which this node first saw it.
     pub(crate) start_time: Timestamp,
     /// The node's address: also the pod's, if the runtime gives it none.
@@ -55,6 +59,24 @@ pub(crate) struct StatusFacts<'a> {
     /// The status before: a condition that did not change keeps its time.
     pub(crate) before: Option<&'a PodStatus>,
 }
+
+/// The CPU and the memory of a pod's containers, where the runtime can change them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResourceFacts<'a> {
+    /// The status states them: the pod asks for some.
+    pub(crate) are_stated: bool,
+    /// What the latest runs have, by container. One that never ran has what its spec asks for.
+    pub(crate) of_runs: BTreeMap<String, ComputeResources>,
+    /// Why the pod keeps what it has, if its spec asks for more than the node gives.
+    pub(crate) pending: Option<&'a PendingResize>,
+    /// The pod is about to have what its spec asks for.
+    pub(crate) is_in_progress: bool,
+    /// Why it does not have that yet.
+    pub(crate) failure: Option<&'a str>,
+}
+
+/// The condition of a pod whose resources are being changed.
+pub(crate) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// The reasons of a container that waits for nothing of its own, as a kubelet's.
 const CREATING: &str = "ContainerCreating";
@@ -196,6 +218,10 @@ fn container_status(
     });
     let run_image =
         now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
+    let stated =
+        facts.resources.are_stated.then(|| container.resources.clone().unwrap_or_default());
+    let own = facts.resources.of_runs.get(&container.name);
+    let runs_with = own.copied().unwrap_or_else(|| ComputeResources::of(container));
     let image = run_image.or(container.image.as_deref()).unwrap_or_default();
     ContainerStatus {
         name: container.name.clone(),
@@ -210,6 +236,8 @@ fn container_status(
             .map(|runs| runs.stop_signal.to_string()),
         state: Some(state),
         last_state: last,
+        allocated_resources: stated.as_ref().and_then(|stated| stated.requests.clone()),
+        resources: stated.map(|stated| runs_with.within(&stated)),
         ..ContainerStatus::default()
     }
 }

@@ -15,7 +15,7 @@ use headwater_edged::runtime::{
     LogQuery, NodeRuntime, RunHistory, RunState, RuntimeError, SandboxState, StopRequest,
 };
 use headwater_edged::{NOTICES_MAX, ProcessConfig, RuntimeKind, Settings};
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
 use crate::bench::until;
@@ -307,8 +307,8 @@ async fn a_verb_without_its_feature_is_unsupported_and_changes_nothing() {
         };
         check(features.sandboxes, runtime.open(&record(), &Pod::default()).await);
         check(features.sandboxes, runtime.close(&uid).await);
-        let resources = ResourceRequirements::default();
-        check(features.resize, runtime.resize(&uid, "main", &resources).await);
+        let resized = runtime.resize(&record(), &Pod::default(), &[]).await;
+        check(features.resize, resized);
         check(features.collection, runtime.collect(2, &BTreeSet::new()).await);
         assert!(runtime.pod(&uid).containers.is_empty(), "{name}");
     }

@@ -15,6 +15,7 @@ mod isolation;
 mod life;
 mod mounts;
 mod node;
+mod resize;
 mod sandboxes;
 mod shim;
 mod static_pods;

@@ -5,7 +5,7 @@ use super::super::field::{Type, field, typed};
 use super::environment::{ENV_FROM_SOURCE, ENV_VAR};
 use super::probe::{LIFECYCLE, PROBE};
 use super::security::SECURITY_CONTEXT;
-use super::{ALL, OTHERS, PROCESS};
+use super::{ALL, OTHERS, PROCESS, WITHOUT_RESIZE};
 
 pub(super) static CONTAINER: Type = Type {
     name: "Container",
@@ -25,7 +25,7 @@ pub(super) static CONTAINER: Type = Type {
         field("name"),
         typed("ports", &CONTAINER_PORT),
         typed("readinessProbe", &PROBE),
-        field("resizePolicy").noted(ALL, Never, "a running container is not resized"),
+        field("resizePolicy").noted(WITHOUT_RESIZE, Never, "a running container is not resized"),
         typed("resources", &RESOURCE_REQUIREMENTS),
         field("restartPolicy"),
         typed("securityContext", &SECURITY_CONTEXT),
@@ -64,7 +64,7 @@ pub(super) static EPHEMERAL_CONTAINER: Type = Type {
         field("name"),
         field("ports").noted(ALL, Never, "it means nothing for an ephemeral container"),
         field("readinessProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
-        field("resizePolicy").noted(ALL, Never, "a running container is not resized"),
+        field("resizePolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
         typed("resources", &RESOURCE_REQUIREMENTS),
         field("restartPolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
         typed("securityContext", &SECURITY_CONTEXT),

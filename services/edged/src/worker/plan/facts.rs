@@ -25,6 +25,8 @@ pub struct PodFacts<'a> {
     pub containers: &'a Containers,
     /// Nothing of the pod is on the machine any more but its record.
     pub is_discarded: bool,
+    /// The time from which its resources can be changed; `None`: they are those of the spec.
+    pub resize_at: Option<Instant>,
     /// The time of the plan.
     pub now: Instant,
 }
@@ -77,7 +79,8 @@ pub struct ContainerFacts {
     pub image: ImageState,
     /// The image that the spec named when the latest run started; `None` if it is unknown.
     pub run_image: Option<Arc<str>>,
-    /// The latest run has to be replaced: the spec names another image, and the runtime uses it.
+    /// The latest run has to be replaced: the spec names another image, and the runtime uses it, or resources that demand
+    /// a restart.
     pub is_outdated: bool,
 }
 

@@ -60,6 +60,7 @@ impl Planner<'_> {
     /// Starts every container that should run: init containers one by one, then the others.
     fn run(&mut self) {
         let pod = self.facts.pod;
+        self.resize();
         for container in all_containers(pod) {
             let facts = self.container(container);
             if !facts.is_running() {
@@ -100,6 +101,16 @@ impl Planner<'_> {
             if must_start {
                 self.start(container, &facts);
             }
+        }
+    }
+
+    /// Changes the resources of a pod that runs. One without a sandbox gets them with its sandbox.
+    fn resize(&mut self) {
+        match self.facts.resize_at {
+            _ if self.facts.sandbox != Sandbox::Ready => {}
+            Some(at) if at > self.facts.now => self.wake(at),
+            Some(_) => self.push(Action::Resize),
+            None => {}
         }
     }
 

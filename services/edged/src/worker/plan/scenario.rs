@@ -40,6 +40,8 @@ enum Event {
     RemoveImage(usize),
     /// The next pulls fail.
     FailPulls(usize),
+    /// The pod's spec asks for other resources.
+    Resize,
 }
 
 /// A pod on the in-memory runtime, and what a worker knows of it.
@@ -52,6 +54,7 @@ struct World {
     failed: BTreeSet<String>,
     pulled: BTreeSet<String>,
     is_discarded: bool,
+    is_resize_due: bool,
     now: Instant,
 }
 
@@ -89,6 +92,7 @@ impl World {
             failed: BTreeSet::new(),
             pulled: BTreeSet::new(),
             is_discarded: false,
+            is_resize_due: false,
             now: Instant::now(),
         }
     }
@@ -150,6 +154,7 @@ impl World {
             sandbox,
             containers: &containers,
             is_discarded,
+            resize_at: self.is_resize_due.then_some(now),
             now,
         });
         for action in plan.actions.clone() {
@@ -164,6 +169,14 @@ impl World {
             Action::Open => {
                 assert_eq!(self.runtime.pod(&uid).sandbox, SandboxState::None);
                 self.runtime.open(&self.record, &self.pod).await.expect("it can be opened");
+                self.is_resize_due = false;
+            }
+            Action::Resize => {
+                assert_eq!(self.runtime.pod(&uid).sandbox, SandboxState::Ready);
+                let runs = |name: &&str| containers[*name].run == Run::Running;
+                let running: Vec<_> = NAMES.into_iter().filter(runs).map(str::to_owned).collect();
+                let resized = self.runtime.resize(&self.record, &self.pod, &running).await;
+                self.is_resize_due = resized.is_err();
             }
             Action::Close => self.runtime.close(&uid).await.expect("nothing runs in it"),
             Action::Pull(name) => {
@@ -267,6 +280,10 @@ impl World {
             Event::LoseSandbox => self.runtime.lose_sandbox(&self.record.uid),
             Event::RemoveImage(index) => self.runtime.remove_image(&image(NAMES[index])),
             Event::FailPulls(count) => self.runtime.fail_pulls(count),
+            Event::Resize => {
+                self.is_resize_due = true;
+                self.runtime.fail_resizes(1);
+            }
         }
     }
 }
@@ -278,6 +295,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::LoseSandbox),
         1 => (0..NAMES.len()).prop_map(Event::RemoveImage),
         1 => (0_usize..3).prop_map(Event::FailPulls),
+        1 => Just(Event::Resize),
     ]
 }
 
@@ -291,6 +309,9 @@ async fn play(restart_policy: &str, pull_policy: &str, events: Vec<Event>, fails
     let goes_on = world.ended.is_none();
     for name in NAMES[INIT..].iter().filter(|_| goes_on && restart_policy == "Always") {
         assert!(world.is_running(name), "{name} does not run");
+    }
+    if goes_on {
+        assert!(!world.is_resize_due, "the pod has the resources of its spec");
     }
     if !goes_on {
         assert!(NAMES.iter().all(|name| !world.is_running(name)), "the pod has ended");

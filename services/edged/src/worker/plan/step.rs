@@ -72,6 +72,8 @@ pub enum Action {
     Pull(String),
     /// Start this container once more.
     Start(String),
+    /// Give the pod, and those of its containers that run on, the resources of the spec.
+    Resize,
     /// Run the preStop hook of this container.
     PreStop(String),
     /// Ask this container to end.

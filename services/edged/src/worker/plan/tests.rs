@@ -63,7 +63,8 @@ fn plan_in(
     now: Instant,
 ) -> Plan {
     let is_discarded = false;
-    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now })
+    let resize_at = None;
+    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, resize_at, now })
 }
 
 fn start(name: &str) -> Action {
@@ -283,7 +284,18 @@ fn the_object_goes_only_when_nothing_of_the_pod_is_left() {
     let of = |sandbox, containers, is_discarded| {
         let ended = Some(Outcome::Succeeded);
         let pod = &pod;
-        super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, now }).actions
+        let resize_at = Some(now);
+        super::plan(&PodFacts {
+            pod,
+            fate,
+            ended,
+            sandbox,
+            containers,
+            is_discarded,
+            resize_at,
+            now,
+        })
+        .actions
     };
     let runs = are([("a", running())]);
     assert_eq!(of(Sandbox::Ready, &runs, true), [Action::Terminate("a".to_owned())]);

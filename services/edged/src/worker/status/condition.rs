@@ -4,15 +4,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{StatusFacts, has_begun};
+use super::{RESIZE_IN_PROGRESS, ResourceFacts, StatusFacts, has_begun};
 use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
+use crate::worker::PendingResize;
 use crate::worker::plan::{FailReason, Outcome};
 use crate::worker::probe_failure::PROBE_FAILING;
 
 /// Whether the runtime honours every field of the pod's spec. It is there only if it does not: one
 /// field a kubelet would honour has no effect here, and the message names it.
 const SPEC_HONOURED: &str = "headwater/SpecHonoured";
+
+/// The condition of a pod that keeps the resources that it has.
+const RESIZE_PENDING: &str = "PodResizePending";
 
 /// A condition without its time.
 struct ConditionFact {
@@ -52,6 +56,8 @@ pub(super) fn all(
     let own = evicted(facts)
         .into_iter()
         .chain(noted)
+        .chain(resize_pending(facts))
+        .chain(resize_in_progress(facts))
         .chain(restart_needed(facts))
         .chain(probe_failing(facts));
     let conditions = conditions.into_iter().chain(own);
@@ -70,6 +76,22 @@ fn evicted(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
     };
     let reason = Some("TerminationByKubelet");
     Some(ConditionFact { reason, message, ..holds("DisruptionTarget", true) })
+}
+
+/// The spec asks for resources that the node does not give (KEP-1287).
+fn resize_pending(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    let PendingResize { reason, message } = facts.resources.pending?;
+    let (reason, message) = (Some(*reason), Some(message.to_string()));
+    let fact = ConditionFact { reason, message, ..holds(RESIZE_PENDING, true) };
+    facts.ended.is_none().then_some(fact)
+}
+
+/// The pod is about to have the resources that its spec asks for.
+fn resize_in_progress(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    let ResourceFacts { is_in_progress, failure, .. } = facts.resources;
+    let (reason, message) = (failure.map(|_| "Error"), failure.map(str::to_owned));
+    let fact = ConditionFact { reason, message, ..holds(RESIZE_IN_PROGRESS, true) };
+    (is_in_progress && facts.ended.is_none()).then_some(fact)
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {

@@ -108,6 +108,7 @@ impl PodCase {
             fail_reason: self.fail_reason,
             rejection: None,
             notes: self.notes,
+            resources: ResourceFacts::default(),
             start_time: at(0),
             node_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             before,
