@@ -17,6 +17,8 @@ pub(crate) struct CaseList {
 #[serde(deny_unknown_fields)]
 struct CaseFile {
     file: String,
+    /// The mark of the cases that are listed, if it is not that of the list.
+    mark: Option<String>,
     /// The cases that pass, and run in every check.
     #[serde(default)]
     every_check: Vec<String>,
@@ -55,7 +57,7 @@ impl CaseList {
     }
 
     /// The differences between the list and the cases that the suite has, a line each. The list must have every case
-    /// of its files with this mark.
+    /// of its files with this mark, or with that of the file.
     pub(crate) fn differences(&self, suite: &[SuiteCase], mark: &str) -> Vec<String> {
         let mut differences = Vec::new();
         for file in &self.files {
@@ -71,6 +73,7 @@ impl CaseList {
             }
             let unknown = listed.difference(&names);
             differences.extend(unknown.map(|name| format!("{}: no such case: {name}", file.file)));
+            let mark = file.mark.as_deref().unwrap_or(mark);
             let missing = names.difference(&listed).filter(|name| name.contains(mark));
             differences.extend(missing.map(|name| format!("{}: not listed: {name}", file.file)));
             let unexplained = file.excluded.iter().filter(|excluded| excluded.reason.is_empty());
@@ -96,7 +99,8 @@ pub(crate) fn failures(cases: &[&str], results: &BTreeMap<String, CaseResult>) -
 
 #[test]
 fn a_difference_between_list_and_suite_is_named() {
-    let list = "- file: a.go\n  every_check: [one, two]\n  long_form: [one]\n  excluded: [{case: three, reason: ''}]\n";
+    let list = "- file: a.go\n  every_check: [one, two]\n  long_form: [one]\n  excluded: [{case: three, reason: ''}]\n\
+                - file: b.go\n  mark: seven\n";
     let list: CaseList = serde_saphyr::from_str(list).expect("a list");
     let case = |file: &str, name: &str| SuiteCase { file: file.to_owned(), name: name.to_owned() };
     let suite = [
@@ -105,12 +109,14 @@ fn a_difference_between_list_and_suite_is_named() {
         case("a.go", "four [Conformance]"),
         case("a.go", "five"),
         case("b.go", "six [Conformance]"),
+        case("b.go", "seven"),
     ];
     let expected = [
         "a.go: listed twice: one",
         "a.go: no such case: two",
         "a.go: not listed: four [Conformance]",
         "a.go: no reason: three",
+        "b.go: not listed: seven",
     ];
     assert_eq!(list.differences(&suite, "[Conformance]"), expected);
 }

@@ -7,6 +7,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::preemption::Missing;
+use crate::container::host_ports::{HostPort, are_taken};
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::node::pressure::{Pressure, Pressures};
@@ -16,6 +17,10 @@ use crate::worker::plan::FailReason;
 
 /// The taint of a node that lacks memory; it has no value.
 const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
+
+/// The words for a pod whose ports of the machine are taken.
+const PORTS_TAKEN: &str = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for \
+                           the requested pod ports";
 
 /// The resources, and why a pod fails that has no room of one.
 const RESOURCES: [(&str, FailReason); 4] = [
@@ -84,6 +89,23 @@ pub(super) fn shortage(requests: Amounts, load: &Load, room: &Room) -> Option<Sh
     let mut all = RESOURCES.into_iter().zip(figures(requests, load, room));
     let ((name, reason), figures) = all.find(|(_, figures)| lacking(*figures) > 0)?;
     Some(Shortage { name, reason, figures })
+}
+
+/// Admits a pod unless another one has a port of the machine that it asks for.
+///
+/// # Errors
+/// The words of a kubelet.
+pub(super) fn admit_ports<'a>(
+    ports: &[HostPort],
+    taken: impl IntoIterator<Item = &'a HostPort>,
+) -> Result<(), AdmissionFailure> {
+    if are_taken(ports, taken) {
+        return Err(AdmissionFailure {
+            reason: FailReason::NodePorts,
+            message: PORTS_TAKEN.into(),
+        });
+    }
+    Ok(())
 }
 
 /// How much more the node would need to have for the pod.

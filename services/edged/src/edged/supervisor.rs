@@ -20,12 +20,13 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
-use super::admission::{Load, Room, admit, admit_under_pressure, given, missing};
+use super::admission::{Load, Room, admit, admit_ports, admit_under_pressure, given, missing};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
+use crate::container::host_ports::{HostPort, host_ports};
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
@@ -83,10 +84,12 @@ struct WorkerHandle {
     pod: WorkedPod,
     /// What the node has given to the pod.
     requests: Amounts,
+    /// The ports of the machine that the pod takes.
+    ports: Vec<HostPort>,
     /// The pod's latest object. The assigned one has the resources that the node has given to it.
     desired: CompressedObject<Pod>,
-    /// Its spec asks for other resources than the pod has.
-    is_resized: bool,
+    /// The pod with its latest spec and the resources that it has, where the spec asks for others.
+    resized: Option<CompressedObject<Pod>>,
     assignments: watch::Sender<Assignment>,
     has_ended: Arc<AtomicBool>,
     /// It leaves its place to a critical pod.
@@ -359,11 +362,13 @@ impl Supervisor {
                 assignment.trace = trace.or(assignment.trace.take());
                 if !is_same {
                     let kept = can_resize.then(|| kept_resources(&assignment.pod, &desired.pod));
-                    let kept = kept.flatten();
-                    worker.is_resized = kept.is_some();
-                    assignment.resize = assignment.resize.take().filter(|_| worker.is_resized);
-                    assignment.pod = kept.unwrap_or_else(|| desired.pod.clone());
+                    worker.resized = kept.flatten();
                     worker.desired = desired.pod.clone();
+                    // Other resources are admitted first: no status has the new generation without a word of them.
+                    if worker.resized.is_none() {
+                        assignment.pod = desired.pod.clone();
+                        assignment.resize = None;
+                    }
                 }
                 assignment.findings = desired.findings.clone();
                 assignment.objects = objects.clone();
@@ -404,11 +409,10 @@ impl Supervisor {
             let mut assignment = self.assignment(&record, &desired, failure, traces);
             let can_resize = self.shared.runtime.features().resize;
             let stated = can_resize.then(|| stated_resources(&desired.pod, &status)).flatten();
-            let is_resized = stated.is_some();
-            assignment.pod = stated.unwrap_or(assignment.pod);
+            assignment.pod = stated.clone().unwrap_or(assignment.pod);
             let requests = self.requests(&assignment.pod.decode());
             let worker = self.spawn(record, assignment, requests, has_ended);
-            (worker.desired, worker.is_resized) = (desired.pod, is_resized);
+            (worker.desired, worker.resized) = (desired.pod, stated);
         }
         let room = self.room();
         let mut taken = Load::default();
@@ -420,6 +424,9 @@ impl Supervisor {
             let pressures = self.pressures.as_ref().map(|pressures| *pressures.borrow());
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
+            let present = self.workers.values().filter(|worker| worker.takes_room());
+            let ports = present.flat_map(|worker| &worker.ports);
+            let admitted = admitted.and_then(|()| admit_ports(&host_ports(&pod), ports));
             let failure = admitted.err();
             let failure = failure.filter(|failure| {
                 let missing = missing(requests, &taken, &room);
@@ -506,7 +513,7 @@ impl Supervisor {
     ) -> &mut WorkerHandle {
         let uid = record.uid.clone();
         let pod = WorkedPod { key: record.key.clone(), is_static: record.is_static };
-        let desired = assignment.pod.clone();
+        let (desired, ports) = (assignment.pod.clone(), host_ports(&assignment.pod.decode()));
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
         let shared = self.shared.clone();
@@ -518,8 +525,9 @@ impl Supervisor {
         let handle = WorkerHandle {
             pod,
             requests,
+            ports,
             desired,
-            is_resized: false,
+            resized: None,
             assignments,
             has_ended,
             is_preempted: false,

@@ -227,6 +227,33 @@ async fn a_pod_that_requests_more_than_is_left_fails_for_good_and_an_admitted_on
 }
 
 #[tokio::test]
+async fn a_pod_whose_port_of_the_machine_is_taken_fails_and_a_later_one_has_it() {
+    let bench = Bench::new(&[]);
+    let edged = bench.edged().await;
+    let taking = |name: &str, port: u16| {
+        let mut pod = script_pod(name, name, "exec sleep 1000");
+        pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": port}]);
+        pod
+    };
+    bench.edge.apply(&taking("first", 8080));
+    bench.edge.until_status("first", "a start", is_running).await;
+    bench.edge.apply(&taking("other", 8081));
+    bench.edge.until_status("other", "a start", is_running).await;
+    bench.edge.apply(&taking("second", 8080));
+    let failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("second", "a failure", failed).await;
+    assert_eq!(status["reason"], "NodePorts");
+    let message = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for \
+                   the requested pod ports";
+    assert_eq!(status["message"], message);
+    // A pod that goes leaves its port.
+    bench.edge.delete("shop/pod/first");
+    bench.edge.apply(&taking("third", 8080));
+    bench.edge.until_status("third", "a start", is_running).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_critical_pod_takes_the_place_of_another_which_fails_for_good() {
     let bench = Bench::new(&[]);
     let requesting = |name: &str, cpu: &str| {

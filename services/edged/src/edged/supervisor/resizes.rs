@@ -15,7 +15,7 @@ use crate::pod::PodUid;
 impl Supervisor {
     /// Gives pods the resources that their specs ask for, as far as the node has them.
     pub(super) fn admit_resizes(&mut self) {
-        let resized = self.workers.iter().filter(|(_, worker)| worker.is_resized);
+        let resized = self.workers.iter().filter(|(_, worker)| worker.resized.is_some());
         let resized: Vec<PodUid> = resized.map(|(uid, _)| uid.clone()).collect();
         for uid in resized {
             let others =
@@ -25,7 +25,9 @@ impl Supervisor {
             let room = self.room();
             let has_static_cpus = self.shared.cpus.is_some();
             let Some(worker) = self.workers.get(&uid) else { continue };
-            let desired = worker.desired.clone();
+            let (desired, Some(kept)) = (worker.desired.clone(), worker.resized.clone()) else {
+                continue;
+            };
             let (before, after) = (worker.assignments.borrow().pod.decode(), desired.decode());
             let requests = self.requests(&after);
             let admitted = match has_static_cpus {
@@ -36,14 +38,14 @@ impl Supervisor {
                 admitted.and_then(|()| admit_resize(worker.requests, requests, &load, &room));
             let Some(worker) = self.workers.get_mut(&uid) else { continue };
             if admitted.is_ok() {
-                (worker.requests, worker.is_resized) = (requests, false);
+                (worker.requests, worker.resized) = (requests, None);
             }
             worker.assignments.send_if_modified(|assignment| {
-                let before = std::mem::replace(&mut assignment.resize, admitted.clone().err());
-                if admitted.is_ok() {
-                    assignment.pod = desired;
-                }
-                admitted.is_ok() || assignment.resize != before
+                let pod = if admitted.is_ok() { desired } else { kept };
+                let resize = admitted.err();
+                let is_new = !assignment.pod.same(&pod) || assignment.resize != resize;
+                (assignment.pod, assignment.resize) = (pod, resize);
+                is_new
             });
         }
     }

@@ -55,6 +55,8 @@ pub enum FailReason {
     OutOfStorage,
     /// The node runs as many pods as it has room for.
     OutOfPods,
+    /// Another pod has a port of the machine that the pod asks for.
+    NodePorts,
     /// The node cannot admit the pod.
     UnexpectedAdmissionError,
     /// The runtime does not admit the pod, for this reason.
@@ -114,6 +116,7 @@ impl FailReason {
             Self::OutOfMemory => "OutOfmemory",
             Self::OutOfStorage => "OutOfephemeral-storage",
             Self::OutOfPods => "OutOfpods",
+            Self::NodePorts => "NodePorts",
             Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
             Self::Rejected(reason) => reason,
         }
@@ -128,6 +131,7 @@ impl FailReason {
             Self::OutOfMemory,
             Self::OutOfStorage,
             Self::OutOfPods,
+            Self::NodePorts,
             Self::UnexpectedAdmissionError,
         ];
         reasons.into_iter().find(|reason| reason.as_str() == name)
@@ -155,6 +159,7 @@ impl FailReason {
             | Self::OutOfMemory
             | Self::OutOfStorage
             | Self::OutOfPods
+            | Self::NodePorts
             | Self::UnexpectedAdmissionError
             | Self::Rejected(_) => None,
         }
