@@ -232,7 +232,7 @@ async fn a_pod_whose_port_of_the_machine_is_taken_fails_and_a_later_one_has_it()
     let edged = bench.edged().await;
     let taking = |name: &str, port: u16| {
         let mut pod = script_pod(name, name, "exec sleep 1000");
-        pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": port}]);
+        pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": port, "hostPort": port}]);
         pod
     };
     bench.edge.apply(&taking("first", 8080));
