@@ -258,6 +258,7 @@ impl<M: Meta> Worker<M> {
             sandbox: Sandbox::Unneeded,
             containers: &running.containers,
             is_discarded: running.is_discarded,
+            resize_at: None,
             now,
         });
         let mut asks_delete = false;
@@ -274,7 +275,7 @@ impl<M: Meta> Worker<M> {
                     self.frame.note(format_args!("{} ends {key} {uid} {name}", self.node));
                     if let Some(container) = running.containers.get_mut(&name) {
                         container.stopping = Some(Stopping::Terminated { since: now });
-                        container.run = Run::Exited { succeeded: true, interrupted: false };
+                        container.run = Run::Exited { code: 0, interrupted: false };
                     }
                 }
                 // The worker plans again at once, and asks.
@@ -289,13 +290,14 @@ impl<M: Meta> Worker<M> {
                 | Action::Open
                 | Action::Close
                 | Action::Pull(_)
+                | Action::Resize
                 | Action::Refuse(_) => {}
             }
         }
         // Now and then a container fails, and is started anew by the next look.
         if !ends && !self.frame.is_calm() && self.frame.happens(30) {
             for container in running.containers.values_mut() {
-                container.run = Run::Exited { succeeded: false, interrupted: false };
+                container.run = Run::Exited { code: 1, interrupted: false };
             }
         }
         let up = running.containers.values().any(|container| container.run == Run::Running);

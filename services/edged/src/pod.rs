@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodStatus, Volume};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerRestartRuleOnExitCodes, EphemeralContainer, Pod, PodStatus, Volume,
+};
 use serde::{Deserialize, Serialize};
 
 /// Kubernetes' grace period of a pod that states none.
@@ -104,20 +106,49 @@ pub enum RestartPolicy {
 impl RestartPolicy {
     /// The pod's policy; `Always` if it states none.
     pub fn of(pod: &Pod) -> Self {
-        match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            _ => Self::Always,
+        let name = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        Self::named(name).unwrap_or(Self::Always)
+    }
+
+    /// The policy of a name; `None` for none, and for one that there is not.
+    fn named(name: Option<&str>) -> Option<Self> {
+        match name {
+            Some("Always") => Some(Self::Always),
+            Some("OnFailure") => Some(Self::OnFailure),
+            Some("Never") => Some(Self::Never),
+            _ => None,
         }
     }
 
-    /// Whether a container that ended so starts again.
-    pub fn restarts(self, succeeded: bool) -> bool {
+    fn restarts(self, code: i32) -> bool {
         match self {
             Self::Always => true,
-            Self::OnFailure => !succeeded,
+            Self::OnFailure => code != 0,
             Self::Never => false,
         }
+    }
+}
+
+/// Whether a container that ended with this code starts again: by the first of its rules that names the code, else by its
+/// own policy, else by the pod's (KEP-5307).
+pub fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
+    let Some(own) = RestartPolicy::named(container.restart_policy.as_deref()) else {
+        return RestartPolicy::of(pod).restarts(code);
+    };
+    let mut rules = container.restart_policy_rules.iter().flatten();
+    let rule = rules.find(|rule| rule.exit_codes.as_ref().is_some_and(|of| names_code(of, code)));
+    rule.is_some_and(|rule| rule.action == RESTART) || own.restarts(code)
+}
+
+/// The action of a rule by which a container starts again.
+const RESTART: &str = "Restart";
+
+fn names_code(codes: &ContainerRestartRuleOnExitCodes, code: i32) -> bool {
+    let has = codes.values.iter().flatten().any(|value| *value == code);
+    match codes.operator.as_str() {
+        "In" => has,
+        "NotIn" => !has,
+        _ => false,
     }
 }
 
@@ -347,6 +378,42 @@ mod tests {
             let policy = Some("Never".to_owned());
             let container = Container { image_pull_policy: policy, ..container };
             assert_eq!(ImagePullPolicy::of(&container), ImagePullPolicy::Never);
+        }
+    }
+
+    #[test]
+    fn a_container_restarts_by_its_rules_then_by_its_own_policy_then_by_the_pods() {
+        let pod: Pod = serde_json::from_value(
+            json!({"spec": {"restartPolicy": "OnFailure", "containers": []}}),
+        )
+        .expect("a pod");
+        let rule = |action: &str, operator: &str, values: &[i32]| {
+            let codes = json!({"operator": operator, "values": values});
+            json!({"action": action, "exitCodes": codes})
+        };
+        let own = |policy: Option<&str>, rules: &[serde_json::Value]| -> Container {
+            let value = json!({"name": "a", "restartPolicy": policy, "restartPolicyRules": rules});
+            serde_json::from_value(value).expect("a container")
+        };
+        let restart = [rule("Restart", "In", &[42])];
+        for (container, restarting, staying) in [
+            (own(None, &[]), &[1, 42][..], &[0][..]),
+            // Rules count beside a policy of the container's own only.
+            (own(None, &[rule("Restart", "In", &[0])]), &[1], &[0]),
+            (own(Some("Always"), &[]), &[0, 1], &[]),
+            (own(Some("Never"), &[]), &[], &[0, 1]),
+            (own(Some("Never"), &restart), &[42], &[0, 1]),
+            (own(Some("OnFailure"), &[rule("Restart", "NotIn", &[1, 2])]), &[0, 1, 3], &[]),
+            (own(Some("Never"), &[rule("Restart", "NotIn", &[1, 2])]), &[0, 3], &[1, 2]),
+            // The first rule that names the code decides, and an action that there is not decides nothing.
+            (own(Some("Never"), &[rule("Other", "In", &[42]), restart[0].clone()]), &[], &[42]),
+        ] {
+            for code in restarting {
+                assert!(restarts(&pod, &container, *code), "{code}: {container:?}");
+            }
+            for code in staying {
+                assert!(!restarts(&pod, &container, *code), "{code}: {container:?}");
+            }
         }
     }
 

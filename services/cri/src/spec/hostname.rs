@@ -21,10 +21,10 @@ pub(super) struct PodName {
 }
 
 impl PodName {
-    /// `spec.hostname`, else the pod's name, shortened to what a kernel takes.
+    /// `spec.hostnameOverride` as it is, else `spec.hostname`, else the pod's name, shortened to what a kernel takes.
     ///
     /// # Errors
-    /// `hostname` or `subdomain` is no label of DNS (RFC 1123).
+    /// `hostname` or `subdomain` is no label of DNS (RFC 1123), or `hostnameOverride` no name of it.
     pub(super) fn of(
         pod: &Pod,
         name: &str,
@@ -32,6 +32,9 @@ impl PodName {
         node: &NodeFacts,
     ) -> Result<Self, WaitReason> {
         let spec = spec(pod);
+        if let Some(name) = &spec.hostname_override {
+            return Ok(Self { hostname: whole_name(name)?, domain: None });
+        }
         let hostname = label(spec.hostname.as_deref(), "hostname")?.unwrap_or(name);
         let mut end = hostname.len().min(HOSTNAME_BYTES_MAX);
         while !hostname.is_char_boundary(end) {
@@ -64,6 +67,21 @@ impl PodName {
         }
         Ok(full)
     }
+}
+
+/// A name of DNS that a kernel takes (KEP-4762).
+fn whole_name(name: &str) -> Result<String, WaitReason> {
+    let field = "hostnameOverride";
+    name.split('.').try_for_each(|part| match label(Some(part), field)? {
+        Some(_) => Ok(()),
+        None => Err(refused(format!("spec.{field}: {name:?} is no name of DNS (RFC 1123)"))),
+    })?;
+    if name.len() > FULL_NAME_BYTES_MAX {
+        return Err(refused(format!(
+            "spec.{field}: {name} has more than {FULL_NAME_BYTES_MAX} characters, which no kernel takes"
+        )));
+    }
+    Ok(name.to_owned())
 }
 
 /// A label of DNS, if there is any text.

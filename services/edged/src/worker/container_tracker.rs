@@ -195,7 +195,7 @@ impl ContainerTracker {
             None => Run::Never,
             Some(RunState::Running { .. }) => Run::Running,
             Some(RunState::Exited(exit)) => {
-                Run::Exited { succeeded: exit.succeeded(), interrupted: exit.interrupted }
+                Run::Exited { code: exit.code, interrupted: exit.interrupted }
             }
         };
         ContainerFacts {

@@ -354,6 +354,7 @@ fn status_of<'s>(pod: &'s PodStatus, id: &str, runs: &RunHistory) -> Option<&'s 
 
 /// The hostname that the pod's containers see.
 fn hostname(pod: &Pod) -> String {
-    let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
-    hostname.or_else(|| pod.metadata.name.clone()).unwrap_or_default()
+    let spec = pod.spec.as_ref();
+    let own = spec.and_then(|spec| spec.hostname_override.clone().or(spec.hostname.clone()));
+    own.or_else(|| pod.metadata.name.clone()).unwrap_or_default()
 }

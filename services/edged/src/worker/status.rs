@@ -16,8 +16,8 @@ use crate::container::WaitReason;
 use crate::container::compute_resources::ComputeResources;
 use crate::container::qos::QosClass;
 use crate::pod::{
-    PodUid, RestartPolicy, ephemeral_containers, every_container, init_containers, is_sidecar,
-    main_containers,
+    PodUid, ephemeral_containers, every_container, init_containers, is_sidecar, main_containers,
+    restarts,
 };
 use crate::runtime::{Exit, PodState, RunState};
 
@@ -214,7 +214,7 @@ fn container_status(
     };
     let is_step = is_step(facts.pod, container);
     let done = now.is_some_and(|now| {
-        !now.in_earlier_sandbox && matches!(now.run, Run::Exited { succeeded: true, .. })
+        !now.in_earlier_sandbox && matches!(now.run, Run::Exited { code: 0, .. })
     });
     let run_image =
         now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
@@ -255,10 +255,9 @@ fn is_step(pod: &Pod, container: &Container) -> bool {
 fn starts_anew(facts: &StatusFacts<'_>, container: &Container, exit: &Exit) -> bool {
     let now = facts.containers.get(&container.name);
     let is_init = init_containers(facts.pod).iter().any(|init| init.name == container.name);
-    let policy = RestartPolicy::of(facts.pod);
     facts.ended.is_none()
         && now.is_some_and(|now| now.in_earlier_sandbox)
-        && (is_init || exit.interrupted || policy.restarts(exit.succeeded()))
+        && (is_init || exit.interrupted || restarts(facts.pod, container, exit.code))
 }
 
 fn terminated(

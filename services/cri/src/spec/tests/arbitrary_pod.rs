@@ -38,8 +38,9 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// The fields by which requests are decided.
-const FIELDS: [&str; 52] = [
+const FIELDS: [&str; 53] = [
     "/spec/hostname",
+    "/spec/hostnameOverride",
     "/spec/subdomain",
     "/spec/hostNetwork",
     "/spec/hostPID",

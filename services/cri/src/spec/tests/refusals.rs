@@ -72,6 +72,7 @@ fn what_cannot_be_had_is_refused_by_its_field() {
             "ports[0].hostPort: -1",
         ),
         (json!({"hostname": "A"}), plain(), "spec.hostname"),
+        (json!({"hostnameOverride": "a..b"}), plain(), "spec.hostnameOverride"),
         (
             plain(),
             json!({"lifecycle": {"stopSignal": "SIGUSR1"}}),

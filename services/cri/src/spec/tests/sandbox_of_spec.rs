@@ -54,6 +54,10 @@ fn a_pods_hostname_is_its_own_and_empty_in_the_hosts_network() {
             "db-0.db.shop.svc.cluster.local",
         ),
         (json!({"setHostnameAsFQDN": true}), "web"),
+        (
+            json!({"hostname": "a", "subdomain": "b", "hostnameOverride": "db.example.org"}),
+            "db.example.org",
+        ),
     ] {
         assert_eq!(of(spec.clone(), json!({})).hostname, hostname, "{spec}");
     }
@@ -62,7 +66,9 @@ fn a_pods_hostname_is_its_own_and_empty_in_the_hosts_network() {
     let config = sandbox_config(&pod(json!({}), json!({})), &record, 0, &node());
     assert_eq!(config.expect("it can be had").hostname, "a".repeat(62), "shortened to a name");
     let full = json!({"hostname": "a".repeat(40), "subdomain": "b", "setHostnameAsFQDN": true});
-    for bad in [json!({"hostname": "A.b"}), json!({"subdomain": "-b"}), full] {
+    let overlong = json!({"hostnameOverride": format!("{}.bc", "a".repeat(62))});
+    let empty = json!({"hostnameOverride": "a..b"});
+    for bad in [json!({"hostname": "A.b"}), json!({"subdomain": "-b"}), full, overlong, empty] {
         sandbox(&pod(bad.clone(), json!({})), &node()).expect_err(&bad.to_string());
     }
 }

@@ -28,6 +28,7 @@ pub(super) static CONTAINER: Type = Type {
         field("resizePolicy").noted(WITHOUT_RESIZE, Never, "a running container is not resized"),
         typed("resources", &RESOURCE_REQUIREMENTS),
         field("restartPolicy"),
+        typed("restartPolicyRules", &RESTART_RULE),
         typed("securityContext", &SECURITY_CONTEXT),
         typed("startupProbe", &PROBE),
         field("stdin").noted(OTHERS, Is(&["false"]), "the standard input of a container is empty"),
@@ -44,6 +45,21 @@ pub(super) static CONTAINER: Type = Type {
         field("workingDir"),
     ],
 };
+
+static RESTART_RULE: Type = Type {
+    name: "ContainerRestartRule",
+    fields: &[
+        field("action").refused(
+            ALL,
+            Is(&["Restart"]),
+            "the containers of a pod are not restarted together",
+        ),
+        typed("exitCodes", &RESTART_CODES),
+    ],
+};
+
+static RESTART_CODES: Type =
+    Type { name: "ContainerRestartRuleOnExitCodes", fields: &[field("operator"), field("values")] };
 
 /// The fields of a container, and the one whose processes it sees.
 pub(super) static EPHEMERAL_CONTAINER: Type = Type {
@@ -67,6 +83,11 @@ pub(super) static EPHEMERAL_CONTAINER: Type = Type {
         field("resizePolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
         typed("resources", &RESOURCE_REQUIREMENTS),
         field("restartPolicy").noted(ALL, Never, "it means nothing for an ephemeral container"),
+        field("restartPolicyRules").noted(
+            ALL,
+            Never,
+            "it means nothing for an ephemeral container",
+        ),
         typed("securityContext", &SECURITY_CONTEXT),
         field("startupProbe").noted(ALL, Never, "it means nothing for an ephemeral container"),
         field("stdin").noted(OTHERS, Is(&["false"]), "the standard input of a container is empty"),

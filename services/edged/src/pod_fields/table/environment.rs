@@ -1,6 +1,8 @@
 //! Variables, and the fields and resources that they and files take their values from.
 
+use super::super::field::Unless::Never;
 use super::super::field::{Type, field, typed};
+use super::ALL;
 
 pub(super) static ENV_VAR: Type = Type {
     name: "EnvVar",
@@ -12,6 +14,7 @@ static ENV_VAR_SOURCE: Type = Type {
     fields: &[
         typed("configMapKeyRef", &CONFIG_MAP_KEY_SELECTOR),
         typed("fieldRef", &OBJECT_FIELD_SELECTOR),
+        field("fileKeyRef").refused(ALL, Never, "no variable is read from a file of a volume"),
         typed("resourceFieldRef", &RESOURCE_FIELD_SELECTOR),
         typed("secretKeyRef", &SECRET_KEY_SELECTOR),
     ],

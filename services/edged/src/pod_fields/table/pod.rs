@@ -51,6 +51,11 @@ pub(in super::super) static POD_SPEC: Type = Type {
             Never,
             "only the variable HOSTNAME has it, and the host keeps its name",
         ),
+        field("hostnameOverride").noted(
+            PROCESS,
+            Never,
+            "only the variable HOSTNAME has it, and the host keeps its name",
+        ),
         field("imagePullSecrets").noted(WITHOUT_IMAGES, Never, "no image is pulled"),
         typed("initContainers", &CONTAINER),
         field("nodeName"),
@@ -77,6 +82,7 @@ pub(in super::super) static POD_SPEC: Type = Type {
             Never,
             "the pod is not to be scheduled yet, and has reached its node",
         ),
+        typed("schedulingGroup", &POD_SCHEDULING_GROUP).remark(PLACEMENT),
         typed("securityContext", &POD_SECURITY_CONTEXT),
         field("serviceAccount").remark("as `serviceAccountName`, whose old name it is"),
         field("serviceAccountName")
@@ -90,6 +96,9 @@ pub(in super::super) static POD_SPEC: Type = Type {
         typed("volumes", &VOLUME),
     ],
 };
+
+static POD_SCHEDULING_GROUP: Type =
+    Type { name: "PodSchedulingGroup", fields: &[field("podGroupName")] };
 
 static POD_DNS_CONFIG: Type = Type {
     name: "PodDNSConfig",

@@ -155,6 +155,7 @@ static VOLUME_PROJECTION: Type = Type {
         field("clusterTrustBundle").refused(ALL, Never, "the edge has no trust bundles"),
         typed("configMap", &CONFIG_MAP_PROJECTION),
         typed("downwardAPI", &DOWNWARD_API_PROJECTION),
+        field("podCertificate").refused(ALL, Never, "the edge asks for no certificates of pods"),
         typed("secret", &SECRET_PROJECTION),
         typed("serviceAccountToken", &SERVICE_ACCOUNT_TOKEN_PROJECTION)
             .remark("needs a Kubernetes API behind the controller, and waits without one"),

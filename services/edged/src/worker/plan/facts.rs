@@ -93,8 +93,8 @@ pub enum Run {
     Running,
     /// It ended.
     Exited {
-        /// With exit code zero.
-        succeeded: bool,
+        /// With this exit code.
+        code: i32,
         /// For the machine's sake: it starts again under any restart policy.
         interrupted: bool,
     },

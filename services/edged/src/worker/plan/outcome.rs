@@ -3,27 +3,28 @@
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::facts::{ContainerFacts, Containers, Outcome, Run};
-use crate::pod::{RestartPolicy, init_containers, is_sidecar, main_containers};
+use crate::pod::{init_containers, is_sidecar, main_containers, restarts};
 
 /// How the pod ended for good, if it has.
 pub fn outcome(pod: &Pod, containers: &Containers) -> Option<Outcome> {
-    let policy = RestartPolicy::of(pod);
     let exit = |container: &Container| match containers.get(&container.name)?.run {
-        Run::Exited { succeeded, interrupted: false } => Some(succeeded),
+        Run::Exited { code, interrupted: false } => Some(code),
         _ => None,
     };
-    let gave_up = init_containers(pod)
-        .iter()
-        .any(|c| !is_sidecar(c) && exit(c) == Some(false) && policy == RestartPolicy::Never);
-    if gave_up {
+    let has_given_up = |container: &Container| {
+        let failed = exit(container).filter(|code| *code != 0);
+        failed.is_some_and(|code| !restarts(pod, container, code))
+    };
+    if init_containers(pod).iter().any(|c| !is_sidecar(c) && has_given_up(c)) {
         return Some(Outcome::Failed);
     }
-    let exits: Option<Vec<bool>> = main_containers(pod).iter().map(exit).collect();
+    let main = main_containers(pod);
+    let exits: Option<Vec<i32>> = main.iter().map(exit).collect();
     let exits = exits.filter(|exits| !exits.is_empty())?;
-    if exits.iter().any(|succeeded| policy.restarts(*succeeded)) {
+    if main.iter().zip(&exits).any(|(container, code)| restarts(pod, container, *code)) {
         return None;
     }
-    let succeeded = exits.iter().all(|succeeded| *succeeded);
+    let succeeded = exits.iter().all(|code| *code == 0);
     Some(if succeeded { Outcome::Succeeded } else { Outcome::Failed })
 }
 
@@ -34,7 +35,7 @@ pub fn stopped(pod: &Pod, containers: &Containers) -> Option<Outcome> {
     }
     let succeeded = main_containers(pod).iter().all(|container| {
         let run = containers.get(&container.name).map(|facts| facts.run);
-        matches!(run, Some(Run::Exited { succeeded: true, .. }))
+        matches!(run, Some(Run::Exited { code: 0, .. }))
     });
     Some(if succeeded { Outcome::Succeeded } else { Outcome::Failed })
 }
@@ -65,9 +66,7 @@ pub(super) fn initialized(pod: &Pod, containers: &Containers) -> usize {
 fn has_initialized(container: &Container, facts: Option<&ContainerFacts>) -> bool {
     let Some(facts) = facts else { return false };
     match facts.run_here() {
-        Run::Exited { succeeded, interrupted } => {
-            !is_sidecar(container) && succeeded && !interrupted
-        }
+        Run::Exited { code, interrupted } => !is_sidecar(container) && code == 0 && !interrupted,
         Run::Running => is_sidecar(container) && facts.started,
         Run::Never => false,
     }

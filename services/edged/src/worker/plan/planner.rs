@@ -11,8 +11,8 @@ use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
 use crate::container::WaitReason;
 use crate::pod::{
-    ImagePullPolicy, RestartPolicy, all_containers, ephemeral_containers, grace, init_containers,
-    is_sidecar, main_containers,
+    ImagePullPolicy, all_containers, ephemeral_containers, grace, init_containers, is_sidecar,
+    main_containers, restarts,
 };
 
 /// A container that was asked to end has at least this long, as under a kubelet.
@@ -90,13 +90,12 @@ impl Planner<'_> {
         if done < init.len() {
             return;
         }
-        let policy = RestartPolicy::of(pod);
         for container in main_containers(pod) {
             let facts = self.container(container);
             let must_start = match facts.run {
                 Run::Never => true,
                 Run::Running => false,
-                Run::Exited { succeeded, interrupted } => interrupted || policy.restarts(succeeded),
+                Run::Exited { code, interrupted } => interrupted || restarts(pod, container, code),
             };
             if must_start {
                 self.start(container, &facts);

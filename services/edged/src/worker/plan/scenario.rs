@@ -106,7 +106,7 @@ impl World {
                 None => Run::Never,
                 Some(RunState::Running { .. }) => Run::Running,
                 Some(RunState::Exited(exit)) => {
-                    Run::Exited { succeeded: exit.succeeded(), interrupted: exit.interrupted }
+                    Run::Exited { code: exit.code, interrupted: exit.interrupted }
                 }
             };
             let present = self.runtime.status(&image(name)).await.expect("a status").is_some();

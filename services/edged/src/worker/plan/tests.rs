@@ -26,12 +26,12 @@ fn running() -> ContainerFacts {
 }
 
 fn exited(succeeded: bool) -> ContainerFacts {
-    let run = Run::Exited { succeeded, interrupted: false };
+    let run = Run::Exited { code: i32::from(!succeeded), interrupted: false };
     ContainerFacts { run, ..ContainerFacts::default() }
 }
 
 fn interrupted() -> ContainerFacts {
-    let run = Run::Exited { succeeded: true, interrupted: true };
+    let run = Run::Exited { code: 0, interrupted: true };
     ContainerFacts { run, ..ContainerFacts::default() }
 }
 
@@ -563,8 +563,10 @@ mod properties {
         let run = prop_oneof![
             Just(Run::Never),
             Just(Run::Running),
-            (any::<bool>(), any::<bool>())
-                .prop_map(|(succeeded, interrupted)| Run::Exited { succeeded, interrupted }),
+            (any::<bool>(), any::<bool>()).prop_map(|(succeeded, interrupted)| Run::Exited {
+                code: i32::from(!succeeded),
+                interrupted
+            }),
         ];
         (run, any::<bool>()).prop_map(|(run, started)| ContainerFacts {
             run,

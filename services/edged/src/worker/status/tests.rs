@@ -80,7 +80,7 @@ impl PodCase {
     }
 
     fn exited(mut self, name: &str, attempt: u32, exit: Exit) -> Self {
-        let run = Run::Exited { succeeded: exit.succeeded(), interrupted: false };
+        let run = Run::Exited { code: exit.code, interrupted: false };
         let state = RunState::Exited(exit);
         self.state.containers.insert(name.to_owned(), runs(attempt, state, None));
         let now = ContainerFacts { run, ..ContainerFacts::default() };
