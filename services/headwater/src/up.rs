@@ -233,6 +233,7 @@ impl Composition {
                 pod_bounds: PodBounds {
                     node_address: settings.node_address,
                     pressure: settings.pressure,
+                    images: settings.images.clone(),
                     // The API gets only what the nodes send.
                     events: match settings.kubernetes.events {
                         EventLevel::All => Events::All,

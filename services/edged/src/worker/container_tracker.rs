@@ -189,6 +189,13 @@ impl ContainerTracker {
         self.image.as_deref().is_some_and(|runs| runs != image)
     }
 
+    /// Forgets the failures of runs with another image than this one, as under a kubelet.
+    pub(super) fn forget_failures_of_other_image(&mut self, image: &str) {
+        if self.has_other_image(image) {
+            self.crash.reset();
+        }
+    }
+
     /// The facts for the planner.
     pub(super) fn facts(&self, now: Instant) -> ContainerFacts {
         let run = match self.runs.as_ref().map(|runs| &runs.state) {

@@ -51,6 +51,12 @@ impl CrashLoop {
         }
     }
 
+    /// Forgets all failures.
+    pub(super) fn reset(&mut self) {
+        self.backoff.reset();
+        (self.failed_before, self.blocked) = (false, None);
+    }
+
     /// The wait after the latest failure, if there was one.
     pub(super) fn wait(&self) -> Option<Duration> {
         let wait = self.blocked.map_or(Duration::ZERO, |(_, wait)| wait);
@@ -60,9 +66,7 @@ impl CrashLoop {
     /// Records that the container ended at `now` after it had run for `ran`.
     pub(super) fn ended(&mut self, now: Instant, ran: Duration) {
         if ran >= self.backoff.cap() * 2 {
-            self.backoff.reset();
-            self.failed_before = false;
-            self.blocked = None;
+            self.reset();
         }
         if self.failed_before {
             let wait = self.backoff.next_wait();

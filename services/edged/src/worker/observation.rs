@@ -47,6 +47,12 @@ impl Worker {
             })
             .collect();
         self.renew_pulls(pod);
+        for container in pod::all_containers(pod) {
+            if let Some(tracker) = self.containers.get_mut(&container.name) {
+                tracker
+                    .forget_failures_of_other_image(container.image.as_deref().unwrap_or_default());
+            }
+        }
         self.launch_errors.retain(|name, error| {
             error.is_due = true;
             container_of(pod, name).is_some()

@@ -94,6 +94,32 @@ async fn a_container_whose_image_changed_is_replaced_by_one_with_the_new_image()
 }
 
 #[tokio::test]
+async fn a_container_that_fails_starts_at_once_with_another_image() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let mut config = bench.config();
+    config.settings.backoff_base = Duration::from_secs(3600);
+    config.settings.backoff_cap = Duration::from_secs(3600);
+    let (edged, runtime) = edged_with(config).await;
+    // The first failure has no wait.
+    for restarts in 0..2 {
+        let runs = |s: &Value| is_ready(s) && s["containerStatuses"][0]["restartCount"] == restarts;
+        bench.edge.until_status("web", "a run", runs).await;
+        runtime.exit(&uid(), "main", 1);
+    }
+    let waits = |status: &Value| {
+        status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    bench.edge.until_status("web", "a wait", waits).await;
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:2");
+    bench.edge.apply(&pod);
+    let again = |s: &Value| is_ready(s) && s["containerStatuses"][0]["restartCount"] == 2;
+    bench.edge.until_status("web", "the next run", again).await;
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_pull_that_fails_is_reported_and_tried_again() {
     let bench = Bench::new(&[]);
     let (edged, runtime) = edged(&bench).await;

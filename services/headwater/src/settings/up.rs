@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check_kafka;
 use super::cri::Cri;
+use super::images::Images;
 use super::kubelet::Kubelet;
 use super::kubernetes::Kubernetes;
 use super::pods::check_node_address;
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) kubelet: Kubelet,
     /// When a node lacks a resource. The nodes share a person's machine: by default they report it, and lose no pod.
     pub(crate) pressure: Pressure,
+    /// How the images of pods are pulled, and when they are removed.
+    pub(crate) images: Images,
     /// The address of the nodes and of their pods. The default is loopback.
     pub(crate) node_address: Option<IpAddr>,
     /// The interval of the pod status snapshots besides those on change.
@@ -86,6 +89,7 @@ impl Default for Settings {
             cri: Cri::default(),
             kubelet: Kubelet::default(),
             pressure: Pressure { evict: false, ..Pressure::default() },
+            images: Images::default(),
             node_address: None,
             sync_interval: META_SYNC_INTERVAL,
             kubernetes: Kubernetes::default(),
@@ -113,6 +117,7 @@ impl headwater_settings::Settings for Settings {
         self.cri.check(Some(self.runtime))?;
         self.kubelet.door()?;
         self.pressure.check()?;
+        self.images.check()?;
         // Manifests and objects are arguments: `up` compares them.
         self.kubernetes.check(false)?;
         check_kafka(&self.kafka)
