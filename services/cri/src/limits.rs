@@ -53,7 +53,8 @@ impl CriRuntime {
         self.on_cgroups(move || cgroups.resize(&parent, &resources)).await
     }
 
-    /// Refuses a limit below what the container uses: the kernel would end it for memory, or take no such limit.
+    /// Refuses a limit below what the container uses, with the words of a kubelet: the kernel would end it for memory, or take
+    /// no such limit.
     async fn check_memory(
         &self,
         pod: &PodRecord,
@@ -70,8 +71,8 @@ impl CriRuntime {
         match used.await.ok().flatten() {
             Some(used) if used > limit => Err(RuntimeError::Sandbox {
                 cause: format!(
-                    "container {container} uses {used} bytes of memory: a limit of {limit} is set \
-                     once it uses less"
+                    "attempting to set container {container:?} memory limit ({limit}) below current \
+                     usage ({used})"
                 ),
             }),
             _ => Ok(()),

@@ -103,7 +103,11 @@ async fn containers_that_run_get_more_and_less_and_their_pod_with_them() {
     let refused = |status: &Value| {
         let conditions = status["conditions"].as_array().into_iter().flatten();
         let mut own = conditions.filter(|it| it["type"] == "PodResizeInProgress");
-        own.any(|it| it["message"].as_str().is_some_and(|text| text.contains("a limit of 4096")))
+        own.any(|it| {
+            it["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("memory limit (4096) below current usage"))
+        })
     };
     let status = bench.status("web", "a refusal", refused).await;
     assert_eq!(status["containerStatuses"][0]["resources"]["limits"]["memory"], "16777216");
