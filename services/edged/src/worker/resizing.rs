@@ -15,7 +15,6 @@ use super::Worker;
 use super::executor::StepOutcome;
 use super::status::{RESIZE_IN_PROGRESS, ResourceFacts};
 use crate::container::compute_resources::{self, ComputeResources, ResizeMode};
-use crate::container::qos::QosClass;
 use crate::desired::compressed_object::CompressedObject;
 use crate::event::Severity;
 use crate::metrics::RuntimeAction;
@@ -121,7 +120,7 @@ impl Worker {
         };
         let is_changing = |container: &Container| self.resize_mode(container).is_some();
         ResourceFacts {
-            are_stated: QosClass::of(pod) != QosClass::BestEffort,
+            are_stated: true,
             of_runs: all_containers(pod).filter_map(runs).collect::<BTreeMap<_, _>>(),
             pending: self.assignment.resize.as_ref(),
             is_in_progress: self.resizing.is_due || all_containers(pod).any(is_changing),

@@ -63,7 +63,7 @@ pub(crate) struct StatusFacts<'a> {
 /// The CPU and the memory of a pod's containers, where the runtime can change them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceFacts<'a> {
-    /// The status states them: the pod asks for some.
+    /// The status states them, as a kubelet does also for a pod that asks for none.
     pub(crate) are_stated: bool,
     /// What the latest runs have, by container. One that never ran has what its spec asks for.
     pub(crate) of_runs: BTreeMap<String, ComputeResources>,
