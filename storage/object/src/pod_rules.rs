@@ -63,11 +63,11 @@ pub fn check(pod: &Value) -> Result<(), Misfit> {
 
 fn check_restart_policy(field: &str, container: &Value, place: &str) -> Result<(), Misfit> {
     let reason = match (field, text(&container["restartPolicy"])) {
-        (_, "") | ("initContainers", "Always") => return Ok(()),
-        ("initContainers", other) => {
-            format!("{other:?} is none of an init container; want Always, for a sidecar, or none")
-        }
-        _ => "only an init container has its own; the pod's spec.restartPolicy counts".to_owned(),
+        (_, "") => return Ok(()),
+        ("ephemeralContainers", _) => "an ephemeral container runs once, and has none".to_owned(),
+        // KEP-5307.
+        (_, "Always" | "OnFailure" | "Never") => return Ok(()),
+        (_, other) => format!("{other:?} is none; want Always, OnFailure or Never"),
     };
     misfit(format!("{place}.restartPolicy"), reason)
 }
@@ -133,11 +133,13 @@ mod tests {
             spec[list] = json!([{"name": "b", "restartPolicy": policy}]);
             reason(spec)
         };
-        assert_eq!(container("initContainers", "Always"), None);
-        let wrong = container("initContainers", "OnFailure").expect("refused");
-        assert!(wrong.starts_with("spec.initContainers[0].restartPolicy: "), "{wrong}");
-        let wrong = container("containers", "Always").expect("refused");
-        assert!(wrong.starts_with("spec.containers[0].restartPolicy: only an init"), "{wrong}");
+        for list in ["containers", "initContainers"] {
+            for right in ["Always", "OnFailure", "Never"] {
+                assert_eq!(container(list, right), None, "{list} {right}");
+            }
+            let wrong = container(list, "Sometimes").expect("refused");
+            assert!(wrong.starts_with(&format!("spec.{list}[0].restartPolicy: ")), "{wrong}");
+        }
         assert!(container("ephemeralContainers", "Never").is_some());
     }
 }

@@ -280,3 +280,14 @@ async fn an_unchanged_status_is_not_reported_again() {
     assert!(all.windows(2).all(|two| two[0] != two[1]), "{} statuses", all.len());
     edged.stop_pods(std::time::Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_containers_own_policy_counts_before_that_of_its_pod() {
+    let mut pod = script_pod("job", "u1", "exit 7");
+    pod["spec"]["containers"][0]["restartPolicy"] = json!("Never");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("job", "an end", |s| s["phase"] == "Failed").await;
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+    edged.stop().await;
+}
