@@ -85,11 +85,16 @@ impl CgroupFiles {
         let slice = format!("{}.slice", self.name);
         let tree = self.tree(MEMORY);
         let place = [self.name.as_str(), &slice].into_iter().find(|it| tree.join(it).is_dir())?;
+        let limit = self.memory_limit(Path::new(place))?;
+        Some(MemoryUsage { limit, used: self.usage(Path::new(place)).memory_bytes })
+    }
+
+    /// The limit of a cgroup's memory in bytes, if it has one.
+    fn memory_limit(&self, place: &Path) -> Option<u64> {
         let file = if self.is_unified { "memory.max" } else { "memory.limit_in_bytes" };
-        let limit = fs::read_to_string(tree.join(place).join(file)).ok()?.trim().parse().ok()?;
+        let text = fs::read_to_string(self.tree(MEMORY).join(place).join(file)).ok()?;
         // Version 1 writes the largest number of pages for no limit.
-        let is_limit = limit < NO_LIMIT;
-        is_limit.then(|| MemoryUsage { limit, used: self.usage(Path::new(place)).memory_bytes })
+        text.trim().parse().ok().filter(|limit| *limit < NO_LIMIT)
     }
 
     /// The place of a pod's cgroup below the root of each controller, if it has one.
@@ -143,20 +148,13 @@ impl CgroupFiles {
 
     /// The limits of a cgroup.
     pub(crate) fn limits(&self, place: &Path) -> Limits {
-        let read = |controller: &str, name: &str| {
-            let text = fs::read_to_string(self.tree(controller).join(place).join(name));
-            let text = text.unwrap_or_default();
-            text.split_whitespace().next().and_then(|word| word.parse::<i64>().ok())
-        };
-        let (cpu, memory) = if self.is_unified {
-            (read(CPU_V1, "cpu.max"), read(MEMORY, "memory.max"))
-        } else {
-            (read(CPU_V1, "cpu.cfs_quota_us"), read(MEMORY, "memory.limit_in_bytes"))
-        };
-        let is_limit = |bytes: &i64| u64::try_from(*bytes).is_ok_and(|bytes| bytes < NO_LIMIT);
+        let file = if self.is_unified { "cpu.max" } else { "cpu.cfs_quota_us" };
+        let text = fs::read_to_string(self.tree(CPU_V1).join(place).join(file));
+        let text = text.unwrap_or_default();
+        let quota = text.split_whitespace().next().and_then(|word| word.parse::<i64>().ok());
         Limits {
-            cpu_quota_us: cpu.filter(|quota| *quota > 0),
-            memory_bytes: memory.filter(is_limit),
+            cpu_quota_us: quota.filter(|quota| *quota > 0),
+            memory_bytes: self.memory_limit(place).and_then(|bytes| i64::try_from(bytes).ok()),
         }
     }
 

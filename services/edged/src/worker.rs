@@ -295,15 +295,19 @@ impl Worker {
 
     /// Applies the assignment or the signals that woke the worker, and returns the pod's object.
     fn receive(&mut self, wake: Wake) -> Pod {
+        let mut before = None;
         if matches!(wake, Wake::Assignment) {
             let next = self.assignments.borrow_and_update().clone();
-            let before = std::mem::replace(&mut self.assignment, next);
-            if self.assignment.trace != before.trace {
+            let last = std::mem::replace(&mut self.assignment, next);
+            if self.assignment.trace != last.trace {
                 self.trace = self.assignment.trace.clone();
             }
-            self.note_resize(&before.pod);
+            before = Some(last.pod).filter(|pod| !pod.same(&self.assignment.pod));
         }
         let pod = self.assignment.pod.decode();
+        if let Some(before) = before {
+            self.note_resize(&before, &pod);
+        }
         match wake {
             Wake::Assignment => self.resolve(&pod),
             Wake::Signal(signal) => {

@@ -104,22 +104,15 @@ pub(crate) fn resize_mode(container: &Container, before: ComputeResources) -> Op
 
 /// Whether any container of both pods has other resources.
 pub(crate) fn is_resized(before: &Pod, after: &Pod) -> bool {
-    let of = |pod: &Pod, name: &str| {
-        let mut all = all_containers(pod).filter(|it| it.name == name);
-        all.next().map(ComputeResources::of)
-    };
     all_containers(after).any(|container| {
-        let before = of(before, &container.name);
+        let before = named(before, &container.name);
         before.is_some_and(|before| before != ComputeResources::of(container))
     })
 }
 
 /// The pod, each of whose containers has the resources that it has in `given`.
 pub(crate) fn with_resources_of(pod: Pod, given: &Pod) -> Pod {
-    with_resources(pod, |name| {
-        let mut all = all_containers(given).filter(|it| it.name == name);
-        all.next().map(ComputeResources::of)
-    })
+    with_resources(pod, |name| named(given, name))
 }
 
 /// The pod, each of whose containers has the resources that its status states.
@@ -130,6 +123,11 @@ pub(crate) fn with_resources_of_status(pod: Pod, status: &PodStatus) -> Pod {
         let status = statuses.iter().find(|status| status.name == name)?;
         status.resources.as_ref().map(ComputeResources::of_requirements)
     })
+}
+
+/// The resources of a pod's container, if it has one of that name.
+fn named(pod: &Pod, name: &str) -> Option<ComputeResources> {
+    all_containers(pod).find(|it| it.name == name).map(ComputeResources::of)
 }
 
 fn with_resources(mut pod: Pod, of: impl Fn(&str) -> Option<ComputeResources>) -> Pod {

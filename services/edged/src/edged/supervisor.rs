@@ -410,8 +410,10 @@ impl Supervisor {
             let can_resize = self.shared.runtime.features().resize;
             let stated = can_resize.then(|| stated_resources(&desired.pod, &status)).flatten();
             assignment.pod = stated.clone().unwrap_or(assignment.pod);
-            let requests = self.requests(&assignment.pod.decode());
+            let pod = assignment.pod.decode();
+            let requests = self.requests(&pod);
             let worker = self.spawn(record, assignment, requests, has_ended);
+            worker.ports = host_ports(&pod);
             (worker.desired, worker.resized) = (desired.pod, stated);
         }
         let room = self.room();
@@ -425,8 +427,8 @@ impl Supervisor {
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
             let present = self.workers.values().filter(|worker| worker.takes_room());
-            let ports = present.flat_map(|worker| &worker.ports);
-            let admitted = admitted.and_then(|()| admit_ports(&host_ports(&pod), ports));
+            let (ports, taken_ports) = (host_ports(&pod), present.flat_map(|worker| &worker.ports));
+            let admitted = admitted.and_then(|()| admit_ports(&ports, taken_ports));
             let failure = admitted.err();
             let failure = failure.filter(|failure| {
                 let missing = missing(requests, &taken, &room);
@@ -441,7 +443,7 @@ impl Supervisor {
                 }
             }
             let assignment = self.assignment(&record, &desired, failure, traces);
-            self.spawn(record, assignment, requests, false);
+            self.spawn(record, assignment, requests, false).ports = ports;
         }
     }
 
@@ -513,7 +515,7 @@ impl Supervisor {
     ) -> &mut WorkerHandle {
         let uid = record.uid.clone();
         let pod = WorkedPod { key: record.key.clone(), is_static: record.is_static };
-        let (desired, ports) = (assignment.pod.clone(), host_ports(&assignment.pod.decode()));
+        let desired = assignment.pod.clone();
         let (assignments, assigned) = watch::channel(assignment);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
         let shared = self.shared.clone();
@@ -525,7 +527,7 @@ impl Supervisor {
         let handle = WorkerHandle {
             pod,
             requests,
-            ports,
+            ports: Vec::new(),
             desired,
             resized: None,
             assignments,

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
 use super::{Occurrence, Severity, Subject};
 use crate::pod::PodUid;
+use crate::worker::status::{RESIZE_IN_PROGRESS, RESIZE_PENDING};
 
 /// What happened to the pod between two statuses of it.
 pub(crate) fn occurrences(
@@ -112,14 +113,14 @@ fn resizes(before: Option<&PodStatus>, after: &PodStatus) -> Vec<(Severity, &'st
     };
     let of = |kind| (before.and_then(|before| find(before, kind)), find(after, kind));
     let mut found = Vec::new();
-    let (pending_before, pending) = of("PodResizePending");
+    let (pending_before, pending) = of(RESIZE_PENDING);
     let is_new = pending != pending_before;
     if let Some((reason, message)) = pending.clone().filter(|_| is_new) {
         let is_infeasible = reason.as_deref() == Some("Infeasible");
         let reason = if is_infeasible { "ResizeInfeasible" } else { "ResizeDeferred" };
         found.push((Severity::Warning, reason, format!("Pod resize: {message}")));
     }
-    match of("PodResizeInProgress") {
+    match of(RESIZE_IN_PROGRESS) {
         (None, Some(_)) => {
             found.push((Severity::Normal, "ResizeStarted", "Pod resize started".to_owned()));
         }

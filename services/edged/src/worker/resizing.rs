@@ -51,13 +51,9 @@ impl Worker {
         self.shared.runtime.features().resize
     }
 
-    /// Notes whether the new assignment has other resources.
-    pub(super) fn note_resize(&mut self, before: &CompressedObject<Pod>) {
-        let after = &self.assignment.pod;
-        if self.can_resize()
-            && !before.same(after)
-            && compute_resources::is_resized(&before.decode(), &after.decode())
-        {
+    /// Notes whether the newly assigned pod has other resources than the one before.
+    pub(super) fn note_resize(&mut self, before: &CompressedObject<Pod>, pod: &Pod) {
+        if self.can_resize() && compute_resources::is_resized(&before.decode(), pod) {
             self.resizing = Resizing { is_due: true, failure: None };
         }
     }

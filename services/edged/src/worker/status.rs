@@ -75,6 +75,9 @@ pub(crate) struct ResourceFacts<'a> {
     pub(crate) failure: Option<&'a str>,
 }
 
+/// The condition of a pod that keeps the resources that it has.
+pub(crate) const RESIZE_PENDING: &str = "PodResizePending";
+
 /// The condition of a pod whose resources are being changed.
 pub(crate) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{RESIZE_IN_PROGRESS, ResourceFacts, StatusFacts, has_begun};
+use super::{RESIZE_IN_PROGRESS, RESIZE_PENDING, ResourceFacts, StatusFacts, has_begun};
 use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
 use crate::worker::PendingResize;
@@ -14,9 +14,6 @@ use crate::worker::probe_failure::PROBE_FAILING;
 /// Whether the runtime honours every field of the pod's spec. It is there only if it does not: one
 /// field a kubelet would honour has no effect here, and the message names it.
 const SPEC_HONOURED: &str = "headwater/SpecHonoured";
-
-/// The condition of a pod that keeps the resources that it has.
-const RESIZE_PENDING: &str = "PodResizePending";
 
 /// A condition without its time.
 struct ConditionFact {
