@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headwater_e2e::running::{Running, headwater, root};
+use headwater_object::host_ports::host_ports_of;
 use serde_json::{Value, json};
 
 const CONFIG: &str = "\
@@ -419,13 +420,16 @@ fn real_manifests_come_up() {
     {
         let Some(path) = shared_manifests(folder) else { continue };
         let running = Running::start(&[&path, "--nodes", nodes, "--runtime", "hollow"]);
+        // One pod of a node has a port of it; the others wait for a node.
+        let is_unplaced = |pod: &&Value| pod["spec"]["nodeName"].is_null();
         let settled = |pod: &Value| {
             let status = &pod["status"];
             let phase = status["phase"].as_str().unwrap_or_default();
             let reason = status["containerStatuses"].as_array().is_some_and(|containers| {
                 containers.iter().any(|c| c["state"]["waiting"]["message"].is_string())
             });
-            matches!(phase, "Running" | "Succeeded") || reason
+            let waits_for_port = is_unplaced(&pod) && !host_ports_of(pod).is_empty();
+            matches!(phase, "Running" | "Succeeded") || reason || waits_for_port
         };
         let pods = running.wait_for("every pod running, or waiting with a reason", |running| {
             let pods = running.items(&["get", "pods", "-A"]);
@@ -435,10 +439,12 @@ fn real_manifests_come_up() {
         // A StatefulSet makes its next pod once the one before it is ready.
         running.wait_for("a table of pods that run or wait", |running| {
             let table = running.text(&["get", "pods", "-A", "--no-headers"])?;
-            let mut statuses = table.lines().filter_map(|line| line.split_whitespace().nth(3));
-            statuses
-                .all(|status| matches!(status, "Running" | "Completed") || waiting(status))
-                .then_some(())
+            let statuses = table.lines().filter_map(|line| line.split_whitespace().nth(3));
+            let is_done =
+                |status: &&str| matches!(*status, "Running" | "Completed") || waiting(status);
+            let others: Vec<_> = statuses.filter(|status| !is_done(status)).collect();
+            let unplaced = running.items(&["get", "pods", "-A"]).iter().filter(is_unplaced).count();
+            (others == vec!["Pending"; unplaced]).then_some(())
         });
         let nodes: BTreeSet<_> =
             pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();

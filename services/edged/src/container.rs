@@ -18,7 +18,6 @@ pub mod devices;
 pub(crate) mod downward_api;
 pub mod driver_volume;
 pub(crate) mod environment;
-pub(crate) mod host_ports;
 pub(crate) mod image_name;
 pub(crate) mod pull_credentials;
 pub mod qos;

@@ -8,6 +8,7 @@
 //! | [`object_type`] | the types and their spellings |
 //! | [`fields`] | the fields of an object that the Kubernetes API does not have |
 //! | [`nearest`] | the name that a mistyped one most likely means |
+//! | [`host_ports`] | the ports of the machine that a pod takes |
 //! | [`node_request`] | what a node may request of the cloud, by the body of its request |
 //! | [`object`] | a checked object: key, UID, payload, references |
 //! | [`error`] | the reasons to refuse an object |
@@ -22,6 +23,7 @@
 pub mod defaults;
 pub mod error;
 pub mod fields;
+pub mod host_ports;
 pub mod nearest;
 pub mod node_request;
 pub mod object;

@@ -76,7 +76,7 @@ fn misfit(path: impl Into<String>, reason: impl Into<String>) -> Result<(), Misf
     Err(Misfit { path: path.into(), reason: reason.into() })
 }
 
-fn list<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
     spec[field].as_array().map_or(&[], Vec::as_slice)
 }
 

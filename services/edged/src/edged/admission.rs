@@ -4,10 +4,10 @@
 //! The rules, their order and the words are those of a kubelet (`pkg/kubelet/lifecycle/predicate.go`). A pod is judged
 //! once, when it comes to the node.
 
+use headwater_object::host_ports::{HostPort, are_taken};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::preemption::Missing;
-use crate::container::host_ports::{HostPort, are_taken};
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, CPU, MEMORY, STORAGE};
 use crate::node::pressure::{Pressure, Pressures};

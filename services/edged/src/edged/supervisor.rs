@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use headwater_event::ResourceKey;
+use headwater_object::host_ports::{HostPort, host_ports};
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::{Operation, WatchEvent};
 use jiff::Timestamp;
@@ -26,7 +27,6 @@ use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
-use crate::container::host_ports::{HostPort, host_ports};
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, pod_requests};
 use crate::desired::change_traces::ChangeTraces;
@@ -413,7 +413,7 @@ impl Supervisor {
             let pod = assignment.pod.decode();
             let requests = self.requests(&pod);
             let worker = self.spawn(record, assignment, requests, has_ended);
-            worker.ports = host_ports(&pod);
+            worker.ports = ports_of(&pod);
             (worker.desired, worker.resized) = (desired.pod, stated);
         }
         let room = self.room();
@@ -427,7 +427,7 @@ impl Supervisor {
             let admitted = pressures.map_or(Ok(()), |it| admit_under_pressure(&pod, it));
             let admitted = admitted.and_then(|()| admit(requests, &taken, &room));
             let present = self.workers.values().filter(|worker| worker.takes_room());
-            let (ports, taken_ports) = (host_ports(&pod), present.flat_map(|worker| &worker.ports));
+            let (ports, taken_ports) = (ports_of(&pod), present.flat_map(|worker| &worker.ports));
             let admitted = admitted.and_then(|()| admit_ports(&ports, taken_ports));
             let failure = admitted.err();
             let failure = failure.filter(|failure| {
@@ -566,6 +566,10 @@ impl Supervisor {
             self.spawn(record, assignment, Amounts::default(), false);
         }
     }
+}
+
+fn ports_of(pod: &Pod) -> Vec<HostPort> {
+    pod.spec.as_ref().map(host_ports).unwrap_or_default()
 }
 
 /// A pod object with the facts of a record, for a pod whose object is gone.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::fill_in;
+use headwater_object::host_ports::host_ports_of;
 use headwater_object::identify;
 use headwater_object::payload::canonical;
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use super::entry::{Content, Entry, EntryId, ManifestObject, PodNode};
 use super::fit::NodeTraits;
-use super::placement::{Floating, place};
+use super::placement::{Floating, NodeLoad, place};
 use super::rollout::DeploymentProgress;
 use super::unfolding::unfold;
 use super::workload::{WORKLOAD_ANNOTATION, Workload};
@@ -263,12 +264,14 @@ impl<'a> Builder<'a> {
     }
 
     fn place(&mut self, nodes: &BTreeMap<NodeName, NodeTraits>, past: &Past<'_>) {
-        let mut named: BTreeMap<NodeName, usize> = BTreeMap::new();
+        let mut named: BTreeMap<NodeName, NodeLoad> = BTreeMap::new();
         let mut floating = Vec::new();
         for (key, described) in &self.description.objects {
             match &described.named {
-                PodNode::NotAPod | PodNode::Named(None) => {}
-                PodNode::Named(Some(node)) => *named.entry(node.clone()).or_default() += 1,
+                PodNode::NotAPod | PodNode::Named { node: None, .. } => {}
+                PodNode::Named { node: Some(node), ports } => {
+                    named.entry(node.clone()).or_default().add(ports);
+                }
                 PodNode::Floating => floating.push(floating_pod(key, &described.value(), past)),
             }
         }
@@ -302,10 +305,12 @@ impl<'a> Builder<'a> {
             };
             let pod = self.description.objects[*first].value();
             let selector = &pod["spec"]["nodeSelector"];
-            let asked = if selector.is_object() {
-                format!(", asking for {selector}")
-            } else {
-                String::new()
+            let selector = selector.is_object().then(|| selector.to_string());
+            let ports = host_ports_of(&pod).into_iter().map(|port| format!("port {port}"));
+            let asked: Vec<_> = selector.into_iter().chain(ports).collect();
+            let asked = match &asked[..] {
+                [] => String::new(),
+                asked => format!(", asking for {}", asked.join(" and ")),
             };
             let text = match nodes {
                 0 => format!("{who}: there is no node"),
@@ -339,7 +344,8 @@ fn floating_pod<'a>(key: &'a ResourceKey, pod: &Value, past: &Past<'_>) -> Float
         }
         _ => false,
     };
-    Floating { key, pod: NodeTraits::asking_pod(pod), was_on, is_same }
+    let (ports, pod) = (host_ports_of(pod), NodeTraits::asking_pod(pod));
+    Floating { key, pod, ports, was_on, is_same }
 }
 
 fn set_node(pod: &mut Value, node: &NodeName) {

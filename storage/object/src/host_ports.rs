@@ -1,21 +1,24 @@
-//! The ports of the machine that a pod takes. Pure.
+//! The ports of the machine that a pod takes.
 //!
 //! The rules are those of the scheduler (`pkg/scheduler/framework/plugins/nodeports`), by which a kubelet judges a pod once
 //! more: a port of one address is taken by another pod with the same port and protocol on that address, or on all.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::pod::{init_containers, is_sidecar, main_containers};
+use crate::pod_rules::list;
 
 /// The protocol of a port that states none.
 const TCP: &str = "TCP";
 
 /// A port of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPort {
-    port: i32,
+pub struct HostPort {
+    port: u16,
     protocol: String,
     /// `None`: every address of the machine.
     address: Option<IpAddr>,
@@ -31,41 +34,64 @@ impl HostPort {
     }
 }
 
+/// As `8080/TCP`, or `10.0.0.1:8080/TCP`.
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, protocol, address } = self;
+        match address {
+            Some(address) => write!(f, "{}/{protocol}", SocketAddr::new(*address, *port)),
+            None => write!(f, "{port}/{protocol}"),
+        }
+    }
+}
+
 /// The ports that a pod takes: those of the containers that run for its whole life. In the network of the machine a port of
-/// a container is one of the machine.
-pub(crate) fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let is_on_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-    let sidecars = init_containers(pod).iter().filter(|container| is_sidecar(container));
-    let ports = |container: &Container| container.ports.clone().unwrap_or_default();
-    let ports = main_containers(pod).iter().chain(sidecars).flat_map(ports);
+/// a container is one of the machine. A port beyond 65535 is none.
+pub fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    let is_on_host = spec.host_network == Some(true);
+    let is_sidecar = |it: &&Container| it.restart_policy.as_deref() == Some("Always");
+    let sidecars = spec.init_containers.iter().flatten().filter(is_sidecar);
+    let ports = spec.containers.iter().chain(sidecars).flat_map(|it| it.ports.iter().flatten());
     let taken = ports.filter_map(|it| {
         let stated = it.host_port.filter(|port| *port > 0);
+        let port = stated.or(is_on_host.then_some(it.container_port))?;
         let address = it.host_ip.as_deref().and_then(|text| text.parse::<IpAddr>().ok());
         Some(HostPort {
-            port: stated.or(is_on_host.then_some(it.container_port))?,
-            protocol: it.protocol.unwrap_or_else(|| TCP.to_owned()),
+            port: port.try_into().ok()?,
+            protocol: it.protocol.clone().unwrap_or_else(|| TCP.to_owned()),
             address: address.filter(|address| !address.is_unspecified()),
         })
     });
     taken.collect()
 }
 
+/// The ports that the pod in `pod` takes. An object that is no pod of the API takes none.
+pub fn host_ports_of(pod: &Value) -> Vec<HostPort> {
+    let spec = &pod["spec"];
+    // Most pods state no port of the machine, and their types need not be read.
+    let is_stated = spec["hostNetwork"] == true || states_host_port(spec);
+    let spec = is_stated.then(|| PodSpec::deserialize(spec));
+    spec.and_then(Result::ok).map(|spec| host_ports(&spec)).unwrap_or_default()
+}
+
+fn states_host_port(spec: &Value) -> bool {
+    let mut containers = ["containers", "initContainers"].into_iter().flat_map(|it| list(spec, it));
+    containers.any(|it| list(it, "ports").iter().any(|port| !port["hostPort"].is_null()))
+}
+
 /// Whether a pod would take a port that others have.
-pub(crate) fn are_taken<'a>(
-    ports: &[HostPort],
-    others: impl IntoIterator<Item = &'a HostPort>,
-) -> bool {
+pub fn are_taken<'a>(ports: &[HostPort], others: impl IntoIterator<Item = &'a HostPort>) -> bool {
     others.into_iter().any(|other| ports.iter().any(|port| port.conflicts_with(other)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
     fn ports(spec: Value) -> Vec<HostPort> {
-        host_ports(&serde_json::from_value(json!({"spec": spec})).expect("a pod"))
+        host_ports_of(&json!({"spec": spec}))
     }
 
     fn one(port: Value) -> Vec<HostPort> {
@@ -109,5 +135,19 @@ mod tests {
         let on_host = ports(json!({"hostNetwork": true,
             "containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}));
         assert_eq!(on_host, found);
+    }
+
+    #[test]
+    fn a_port_is_written_as_in_a_url() {
+        let of = |port: Value| one(port)[0].to_string();
+        assert_eq!(of(json!({"containerPort": 1, "hostPort": 80})), "80/TCP");
+        let v6 = json!({"containerPort": 1, "hostPort": 53, "protocol": "UDP", "hostIP": "::1"});
+        assert_eq!(of(v6), "[::1]:53/UDP");
+    }
+
+    #[test]
+    fn an_object_that_is_no_pod_takes_no_port() {
+        assert_eq!(ports(json!({"containers": 7})), []);
+        assert_eq!(one(json!({"containerPort": 1, "hostPort": 70000})), []);
     }
 }
