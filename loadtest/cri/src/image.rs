@@ -33,6 +33,17 @@ pub struct Image {
     user: String,
 }
 
+/// The parts of an image, each of which has its [`blob_digest`] as its name.
+#[derive(Clone, Debug)]
+pub struct ImageBlobs {
+    /// The files.
+    pub layer: Vec<u8>,
+    /// The configuration, which names the files.
+    pub config: Vec<u8>,
+    /// The manifest, which names both.
+    pub manifest: Vec<u8>,
+}
+
 /// A file of an image.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -155,9 +166,13 @@ impl Image {
         Ok(fs::write(file, archive).map_err(DaemonError::file(file))?)
     }
 
-    fn archive(&self) -> std::io::Result<Vec<u8>> {
+    /// What a registry serves of the image.
+    ///
+    /// # Errors
+    /// A file has a path that no tar can have.
+    pub fn blobs(&self) -> std::io::Result<ImageBlobs> {
         let layer = self.layer()?;
-        let digest = digest(&layer);
+        let digest = blob_digest(&layer);
         let config = json!({
             "architecture": architecture(), "os": "linux",
             "config": {
@@ -174,6 +189,11 @@ impl Image {
             "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
         });
         let manifest = manifest.to_string().into_bytes();
+        Ok(ImageBlobs { layer, config, manifest })
+    }
+
+    fn archive(&self) -> std::io::Result<Vec<u8>> {
+        let ImageBlobs { layer, config, manifest } = self.blobs()?;
         let mut named = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
         named["annotations"] = json!({"io.containerd.image.name": self.name});
         let index = json!({"schemaVersion": 2, "manifests": [named]}).to_string();
@@ -182,7 +202,7 @@ impl Image {
         append(&mut archive, "oci-layout", 0o644, layout.as_bytes())?;
         append(&mut archive, "index.json", 0o644, index.as_bytes())?;
         for blob in [&layer, &config, &manifest] {
-            let path = format!("blobs/{}", self::digest(blob).replace(':', "/"));
+            let path = format!("blobs/{}", blob_digest(blob).replace(':', "/"));
             append(&mut archive, &path, 0o644, blob)?;
         }
         archive.into_inner()
@@ -226,10 +246,11 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
 }
 
 fn descriptor(media_type: &str, blob: &[u8]) -> Value {
-    json!({"mediaType": media_type, "digest": digest(blob), "size": blob.len()})
+    json!({"mediaType": media_type, "digest": blob_digest(blob), "size": blob.len()})
 }
 
-fn digest(blob: &[u8]) -> String {
+/// The name of a blob, as `sha256:` and 64 digits.
+pub fn blob_digest(blob: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, blob);
     let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     format!("sha256:{}", digits.collect::<String>())
@@ -284,7 +305,7 @@ mod tests {
             let digest = descriptor["digest"].as_str().expect("a digest");
             let blob = &files[&format!("blobs/{}", digest.replace(':', "/"))];
             assert_eq!(descriptor["size"], blob.len());
-            assert_eq!(self::digest(blob), digest);
+            assert_eq!(blob_digest(blob), digest);
             blob
         };
         let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");

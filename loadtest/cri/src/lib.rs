@@ -48,7 +48,7 @@ pub use cgroups::Cgroup;
 pub use containerd::{Containerd, ContainerdSettings};
 pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};
 pub use error::LabError;
-pub use image::{BUSYBOX_IMAGE, Image, PAUSE_IMAGE};
+pub use image::{BUSYBOX_IMAGE, Image, ImageBlobs, PAUSE_IMAGE, blob_digest};
 pub use machine::{Machine, Server};
 pub use registry::{Login, Registry};
 pub use twin::{Fault, FaultRates, Life, PullOutcome, RecordedRequest, Restart, Twin};

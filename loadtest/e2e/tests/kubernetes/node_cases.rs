@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
-use headwater_cri_lab::{Containerd, ContainerdSettings, Image};
+use headwater_cri_lab::{Containerd, ContainerdSettings, Image, Registry, blob_digest};
 use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::json;
@@ -49,8 +49,15 @@ const SOCKET: &str = "HEADWATER_LAB_SOCKET";
 const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
 const BUSYBOX: [&str; 3] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"];
 const NON_ROOT: &str = "nonroot:1.5";
-const REGISTRY: &str = "registry.k8s.io/e2e-test-images";
+const REGISTRY: &str = "registry.k8s.io";
+const REPOSITORY: &str = "e2e-test-images";
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
+
+/// The port of the registry in the network of containerd.
+const REGISTRY_PORT: u16 = 5050;
+
+/// The folder of the image that the suite's own registry serves.
+const SERVED: &str = "var/registry/pause";
 
 /// The users of the suite's program.
 const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n";
@@ -78,11 +85,23 @@ fn cases_of_a_node_pass_on_an_edge_with_containers() {
     }
     let containerd = Containerd::start(ContainerdSettings::default()).expect("containerd");
     containerd.import(&images()).expect("the images of the suite");
+    // A case of the round pulls an image that the others find on the node.
+    let _registry = std::env::var_os(ROUNDS).map(|_| registry(&containerd));
     let program = std::env::current_exe().expect("this program");
     let mut command = containerd.machine().command(program.to_str().expect("a path"));
     command.args(["--exact", "node_cases::inside", "--nocapture"]);
     let status = command.env(SOCKET, containerd.socket()).status().expect("it starts");
     assert!(status.success(), "{status}");
+}
+
+/// A registry with the suite's own program, of which containerd asks for the images of Kubernetes.
+fn registry(containerd: &Containerd) -> Registry {
+    let registry = containerd.registry(REGISTRY_PORT, None).expect("a registry");
+    let image = agnhost(Image::busybox().expect("busybox"));
+    let repository = format!("{REPOSITORY}/{}", AGNHOST[0]);
+    containerd.push(&registry, &image, &repository).expect("the image is sent");
+    containerd.mirror(REGISTRY, &registry).expect("the registry is named to containerd");
+    registry
 }
 
 #[test]
@@ -97,9 +116,11 @@ fn images() -> Vec<Image> {
     let busybox = Image::busybox().expect("busybox").command(["sh"]);
     let pause = Image::pause().expect("pause").named(PAUSE);
     let agnhost = agnhost(busybox.clone());
-    let named = AGNHOST.map(|name| agnhost.clone().named(format!("{REGISTRY}/{name}")));
-    let shells = BUSYBOX.map(|name| busybox.clone().named(format!("{REGISTRY}/{name}")));
-    let non_root = busybox.named(format!("{REGISTRY}/{NON_ROOT}")).user("1234");
+    let named =
+        AGNHOST.map(|name| agnhost.clone().named(format!("{REGISTRY}/{REPOSITORY}/{name}")));
+    let shells =
+        BUSYBOX.map(|name| busybox.clone().named(format!("{REGISTRY}/{REPOSITORY}/{name}")));
+    let non_root = busybox.named(format!("{REGISTRY}/{REPOSITORY}/{NON_ROOT}")).user("1234");
     let non_root = non_root.entrypoint(["/bin/id", "-u"]).command([]);
     named.into_iter().chain(shells).chain([pause, non_root]).collect()
 }
@@ -109,7 +130,7 @@ fn agnhost(busybox: Image) -> Image {
     let program = fs::read(program).expect("the program of an image");
     let server =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    busybox
+    let image = busybox
         .folder("uploads", 0o755)
         .file("bin/curl", 0o755, CURL)
         .file("bin/bash", 0o755, BASH)
@@ -120,7 +141,25 @@ fn agnhost(busybox: Image) -> Image {
         .file("agnhost", 0o755, program)
         .link("agnhost-2", "/agnhost")
         .entrypoint(["/agnhost"])
-        .command(["pause"])
+        .command(["pause"]);
+    with_served_image(image)
+}
+
+/// Adds the image that the suite's own registry serves from its files.
+fn with_served_image(image: Image) -> Image {
+    let blobs = Image::pause().expect("pause").blobs().expect("the parts of an image");
+    let path = |kind: &str, digest: &str| {
+        let digits = digest.trim_start_matches("sha256:");
+        format!("{SERVED}/{kind}/sha256/{}/{digits}/data", &digits[..2])
+    };
+    let manifest = blob_digest(&blobs.manifest);
+    let of_blob = |blob: &[u8]| path("blobs", &blob_digest(blob));
+    let tag = format!("{SERVED}/manifests/testing");
+    image
+        .file(&of_blob(&blobs.layer), 0o644, blobs.layer)
+        .file(&of_blob(&blobs.config), 0o644, blobs.config)
+        .file(&path("manifests", &manifest), 0o644, blobs.manifest)
+        .file(&tag, 0o644, manifest)
 }
 
 fn cases_pass(runtime: &Path) {
