@@ -113,6 +113,12 @@ pub(super) fn missing(requests: Amounts, load: &Load, room: &Room) -> Missing {
     figures(requests, load, room).map(lacking)
 }
 
+/// How much more the node would need to have for the pods that it has.
+pub(super) fn excess(load: &Load, room: &Room) -> Missing {
+    let (used, capacity) = (given(load.pods, load.amounts), given(room.pods, room.amounts));
+    std::array::from_fn(|of| used[of].saturating_sub(capacity[of]))
+}
+
 /// Pods and amounts, in the order of [`RESOURCES`].
 pub(super) fn given(pods: u64, amounts: Amounts) -> Missing {
     [pods, amounts.cpu_milli, amounts.memory_bytes, amounts.storage_bytes]

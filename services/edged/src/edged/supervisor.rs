@@ -21,7 +21,9 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::EVENTS_MAX;
-use super::admission::{Load, Room, admit, admit_ports, admit_under_pressure, given, missing};
+use super::admission::{
+    Load, Room, admit, admit_ports, admit_under_pressure, excess, given, missing,
+};
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::worker_set::{self, WorkedPod, WorkerChange};
@@ -402,6 +404,7 @@ impl Supervisor {
                 }
             }
         }
+        let mut critical = Vec::new();
         for (record, desired) in adopted {
             let status = self.shared.store.status(&record.uid).unwrap_or_default();
             let has_ended = status::outcome(&status).is_some();
@@ -415,11 +418,21 @@ impl Supervisor {
             let worker = self.spawn(record, assignment, requests, has_ended);
             worker.ports = ports_of(&pod);
             (worker.desired, worker.resized) = (desired.pod, stated);
+            if pod::is_critical(&pod) && worker.takes_room() {
+                critical.push(pod);
+            }
         }
         let room = self.room();
         let mut taken = Load::default();
         let present = self.workers.values().filter(|worker| worker.takes_room());
         present.for_each(|worker| taken.add(worker.requests));
+        // Pods that were leaving their places when the pod worker ended go on doing so.
+        for pod in critical {
+            let excess = excess(&taken, &room);
+            if excess != Missing::default() {
+                self.preempt(&pod, excess, &mut taken);
+            }
+        }
         for (record, desired) in new {
             let pod = desired.pod.decode();
             let requests = self.requests(&pod);

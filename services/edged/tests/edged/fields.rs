@@ -292,3 +292,31 @@ async fn a_critical_pod_takes_the_place_of_another_which_fails_for_good() {
     bench.edge.until("the large pod once more", of_large).await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_pod_that_leaves_its_place_goes_on_leaving_it_after_a_restart() {
+    let bench = Bench::new(&[]);
+    // It does not end when it is asked to, and its grace is longer than a restart takes.
+    let mut stubborn =
+        script_pod("stubborn", "stubborn", "trap '' TERM; while :; do sleep 1; done");
+    stubborn["spec"]["terminationGracePeriodSeconds"] = 5.into();
+    bench.edge.apply(&stubborn);
+    let mut config = bench.config();
+    config.settings.pods_max = 1;
+    let edged = Edged::spawn(config.clone()).await.expect("the pod worker starts");
+    bench.edge.until_status("stubborn", "running", is_running).await;
+    let mut critical = script_pod("critical", "critical", "exec sleep 1000");
+    critical["spec"]["priority"] = 2_000_001_000.into();
+    bench.edge.apply(&critical);
+    bench.edge.until_status("critical", "running", is_running).await;
+    edged.stop().await;
+    let before = bench.edge.operations().len();
+    let edged = Edged::spawn(config).await.expect("the pod worker starts");
+    let left = |all: &[Operation]| {
+        let status = latest_status(all.get(before..).unwrap_or_default(), "stubborn")?;
+        (status["phase"] == "Failed").then_some(status)
+    };
+    let status = bench.edge.until("the end of the pod that leaves", left).await;
+    assert_eq!(status["reason"], "Preempting");
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
