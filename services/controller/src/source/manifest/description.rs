@@ -264,15 +264,19 @@ impl<'a> Builder<'a> {
     }
 
     fn place(&mut self, nodes: &BTreeMap<NodeName, NodeTraits>, past: &Past<'_>) {
+        let objects = &self.description.objects;
+        let floating: Vec<Floating<'_>> = objects
+            .iter()
+            .filter(|(_, described)| described.named == PodNode::Floating)
+            .map(|(key, described)| floating_pod(key, &described.value(), past))
+            .collect();
+        // The ports of pods that name their node are read only for a pod that may collide with them.
+        let takes_ports = floating.iter().any(|pod| !pod.ports.is_empty());
         let mut named: BTreeMap<NodeName, NodeLoad> = BTreeMap::new();
-        let mut floating = Vec::new();
-        for (key, described) in &self.description.objects {
-            match &described.named {
-                PodNode::NotAPod | PodNode::Named { node: None, .. } => {}
-                PodNode::Named { node: Some(node), ports } => {
-                    named.entry(node.clone()).or_default().add(ports);
-                }
-                PodNode::Floating => floating.push(floating_pod(key, &described.value(), past)),
+        for described in objects.values() {
+            if let PodNode::Named(Some(node)) = &described.named {
+                let ports = takes_ports.then(|| host_ports_of(&described.value()));
+                named.entry(node.clone()).or_default().add(&ports.unwrap_or_default());
             }
         }
         let placed = place(&floating, nodes, &named);

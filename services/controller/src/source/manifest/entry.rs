@@ -6,7 +6,6 @@ use headwater_event::name::check_dns1123_label;
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::DEFAULT_NAMESPACE;
 use headwater_object::fields::{FieldPath, PathStep};
-use headwater_object::host_ports::{HostPort, host_ports_of};
 use headwater_object::object_type::{ObjectType, group};
 use headwater_object::payload::canonical;
 use headwater_object::{Object, ObjectError};
@@ -91,12 +90,8 @@ pub(crate) struct ManifestObject {
 pub(crate) enum PodNode {
     /// The object is not a pod.
     NotAPod,
-    /// A node, of which the pod takes ports.
-    Named {
-        /// `None`: its name is invalid.
-        node: Option<NodeName>,
-        ports: Box<[HostPort]>,
-    },
+    /// A node; `None`: its name is invalid.
+    Named(Option<NodeName>),
     /// No node: the pod has to be placed.
     Floating,
 }
@@ -281,9 +276,7 @@ impl SharedContent {
         payload: &[u8],
     ) -> ManifestObject {
         let node = match node {
-            PodNode::Named { node: Some(node), ports } => {
-                PodNode::Named { node: Some(self.node(node)), ports }
-            }
+            PodNode::Named(Some(node)) => PodNode::Named(Some(self.node(node))),
             node => node,
         };
         ManifestObject { payload: self.payloads.pack(object_type.name, payload), node }
@@ -305,9 +298,7 @@ impl PodNode {
             return Self::NotAPod;
         }
         match value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-            Some(node) => {
-                Self::Named { node: node.parse().ok(), ports: host_ports_of(value).into() }
-            }
+            Some(node) => Self::Named(node.parse().ok()),
             None => Self::Floating,
         }
     }
