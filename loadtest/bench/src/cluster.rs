@@ -17,7 +17,7 @@ use headwater_loadtest::pacer::Lag;
 use headwater_loadtest::scenario::{Act, EdgeKind};
 use headwater_loadtest::schedule::Turn;
 use headwater_loadtest::sightings::Load;
-use headwater_loadtest::target::Place;
+use headwater_loadtest::target::{Place, StreamSettings};
 use headwater_loadtest::testbed::{Testbed, TestbedSettings};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -73,14 +73,33 @@ impl Cluster {
     /// # Errors
     /// When a part does not start.
     pub(crate) fn start(nodes: Nodes, objects: Vec<ObjectSpec>) -> Result<Self, Failure> {
+        Self::start_with(nodes, objects, None)
+    }
+
+    /// The same with a hub that reaches the pods of the edges, which are processes.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_with(
+        nodes: Nodes,
+        objects: Vec<ObjectSpec>,
+        streams: Option<StreamSettings>,
+    ) -> Result<Self, Failure> {
         let runtime = runtime("cluster", 2)?;
         let place = Place::Cluster;
         let Nodes { count, kind, behind_hops, unmeasured } = nodes;
         let nodes = place.nodes(count).tried("a node's name")?;
         let inventory = Inventory { nodes, objects, seed: 0 };
         let reports = Reports::Running;
-        let settings =
-            TestbedSettings { place, inventory, edges: kind, reports, behind_hops, unmeasured };
+        let settings = TestbedSettings {
+            place,
+            inventory,
+            edges: kind,
+            reports,
+            behind_hops,
+            unmeasured,
+            streams,
+        };
         let testbed = runtime.block_on(Testbed::start(settings)).tried("starting a cluster")?;
         Ok(Self { testbed, runtime, connected: 0, unmeasured })
     }
@@ -210,6 +229,11 @@ impl Cluster {
         let asked = ["status", "-o", "json"];
         let output = self.runtime.block_on(self.testbed.target()).ask(part, &asked)?;
         serde_json::from_slice(&output.stdout).ok()
+    }
+
+    /// The socket that takes objects.
+    pub(crate) fn objects_socket(&self) -> PathBuf {
+        self.runtime.block_on(self.testbed.target()).objects().to_owned()
     }
 
     /// The data directory of a node.

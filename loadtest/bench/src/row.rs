@@ -164,6 +164,13 @@ pub(crate) const ROWS: &[Row] = &[
                 against raw calls of the runtime.",
         measure: rows::containers::measure,
     },
+    Row {
+        number: 22,
+        name: "bulk",
+        about: "Changes on their way to an edge while a log of one of its pods is read through the port \
+                of its hub, as fast as a link of 100 Mbit/s has it; against the same changes alone.",
+        measure: rows::bulk::measure,
+    },
 ];
 
 impl Row {

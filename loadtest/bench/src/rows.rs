@@ -4,6 +4,7 @@ pub(crate) mod api;
 pub(crate) mod append;
 pub(crate) mod apply;
 pub(crate) mod bootstrap;
+pub(crate) mod bulk;
 pub(crate) mod containers;
 pub(crate) mod crash;
 pub(crate) mod crowd;

@@ -139,6 +139,7 @@ impl Running {
             reports: if scenario.edges.echo { Reports::Echo } else { Reports::Running },
             behind_hops: scenario.edges.behind_hops,
             unmeasured: scenario.edges.behind_hops,
+            streams: None,
         });
         let testbed = testbed.await?;
         Ok(Self { settings, observer, turns, propagation, round_trip, testbed })

@@ -5,6 +5,7 @@
 //! and their log hold can be read once they are stopped.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,17 @@ pub struct TargetSettings {
     pub place: Place,
     /// The nodes.
     pub nodes: Vec<NodeName>,
+    /// How the hub of a cluster reaches the pods of its edges; `None`: it does not, and the pods are hollow.
+    pub streams: Option<StreamSettings>,
+}
+
+/// Streams to pods through a hub. The pods are processes, and their logs can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamSettings {
+    /// The port of the hub for them.
+    pub port: u16,
+    /// KiB a second of all streams of an edge; 0: as many as there is room for.
+    pub kib_per_second: u64,
 }
 
 /// A running Headwater.
@@ -143,7 +155,14 @@ impl Target {
         let objects = self.objects.display().to_string();
         self.add(CONTROLLER, &[&["controller", "--objects", &objects][..], &kafka].concat());
         let hub = ["hub", "--listen", ANY_PORT, "--insecure-loopback", "--name", HUB];
-        self.add(HUB, &[&hub[..], &kafka].concat());
+        if let Some(StreamSettings { kib_per_second, .. }) = self.settings.streams {
+            let config = format!("[streams]\nkib_per_second = {kib_per_second}\n");
+            fs::write(self.edge_config(), config).tried("the settings of edges")?;
+        }
+        let port = self.settings.streams.map(|streams| format!("127.0.0.1:{}", streams.port));
+        let door = port.as_deref().map(|at| ["--kubelet-listen", at, "--kubelet-insecure-loopback"]);
+        let door = door.as_ref().map_or(&[][..], |door| &door[..]);
+        self.add(HUB, &[&hub[..], door, &kafka].concat());
         let address = self.wait(HUB, "an address", |part| part.address("hub.addr"))?;
         if let Some(hub) = self.parts.get_mut(HUB) {
             hub.say_instead(ANY_PORT, &address);
@@ -152,6 +171,11 @@ impl Target {
         self.wait(CONTROLLER, "that it has reconciled", |part| {
             (part.status()?["reconciled"] == true).then_some(())
         })
+    }
+
+    /// The settings of edges with streams.
+    fn edge_config(&self) -> PathBuf {
+        self.folder.path().join("edge.toml")
     }
 
     fn look_for_objects(&self) -> Result<(), Failure> {
@@ -165,7 +189,12 @@ impl Target {
         if matches!(self.settings.place, Place::Cluster) {
             let (name, hub) = (node.as_str(), hub.to_string());
             let edge = ["edge", "--node", name, "--hub", &hub, "--insecure-loopback"];
-            self.add(name, &[&edge[..], &["--runtime", "hollow"]].concat());
+            let config = self.edge_config().display().to_string();
+            let runtime = match self.settings.streams {
+                None => &["--runtime", "hollow"][..],
+                Some(_) => &["--runtime", "process", "--allow-root", "--config", &config],
+            };
+            self.add(name, &[&edge[..], runtime].concat());
         }
     }
 

@@ -28,7 +28,7 @@ use crate::scenario::{Act, EdgeKind, Fault};
 use crate::schedule::Turn;
 use crate::sightings::{Load, Sightings};
 use crate::stopped::StoppedTarget;
-use crate::target::{Place, Target, TargetSettings, impossible};
+use crate::target::{Place, StreamSettings, Target, TargetSettings, impossible};
 use crate::watching::Group;
 
 /// How long it may take until every edge has what there is before the first change.
@@ -64,6 +64,8 @@ pub struct TestbedSettings {
     pub behind_hops: usize,
     /// How many of the first edges are not measured.
     pub unmeasured: usize,
+    /// How the hub reaches the pods of real edges, if it does.
+    pub streams: Option<StreamSettings>,
 }
 
 /// See the module.
@@ -82,10 +84,10 @@ impl Testbed {
     /// # Errors
     /// When a part does not do what it should.
     pub async fn start(settings: TestbedSettings) -> Result<Self, Failure> {
-        let TestbedSettings { place, inventory, edges, reports, behind_hops, unmeasured } =
+        let TestbedSettings { place, inventory, edges, reports, behind_hops, unmeasured, streams } =
             settings;
         let nodes = inventory.nodes.clone();
-        let told = TargetSettings { place, nodes: nodes.clone() };
+        let told = TargetSettings { place, nodes: nodes.clone(), streams };
         let target = spawn_blocking(move || Target::start(told)).await.tried(BROKE)??;
         target.clear().await?;
         let has_services = inventory.objects.iter().any(|object| object.kind == Kind::Service);

@@ -124,7 +124,7 @@ fn light_edges_on_a_real_kafka_echo_what_they_received() {
 
 #[test]
 fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
-    let started = TargetSettings { place: Place::Cluster, nodes: Vec::new() };
+    let started = TargetSettings { place: Place::Cluster, nodes: Vec::new(), streams: None };
     let there = Target::start(started).unwrap_or_else(|error| panic!("{error}"));
     let deployment = Deployment {
         objects: there.objects().to_owned(),

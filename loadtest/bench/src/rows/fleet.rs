@@ -108,7 +108,7 @@ impl Fleet {
         let objects = pods(nodes, PODS_PER_NODE, OBJECT_BYTES);
         let all = 0..objects.len() as u32;
         // The edges of these nodes are not started.
-        let target = Target::start(TargetSettings { place, nodes: names.clone() })?;
+        let target = Target::start(TargetSettings { place, nodes: names.clone(), streams: None })?;
         let brokers = target.brokers().tried("Kafka does not run")?;
         let settings = KafkaSettings::new(brokers, TOPIC);
         let inventory = Inventory { nodes: names, objects, seed: 0 };
