@@ -160,7 +160,8 @@ impl Target {
             fs::write(self.edge_config(), config).tried("the settings of edges")?;
         }
         let port = self.settings.streams.map(|streams| format!("127.0.0.1:{}", streams.port));
-        let door = port.as_deref().map(|at| ["--kubelet-listen", at, "--kubelet-insecure-loopback"]);
+        let door =
+            port.as_deref().map(|at| ["--kubelet-listen", at, "--kubelet-insecure-loopback"]);
         let door = door.as_ref().map_or(&[][..], |door| &door[..]);
         self.add(HUB, &[&hub[..], door, &kafka].concat());
         let address = self.wait(HUB, "an address", |part| part.address("hub.addr"))?;
