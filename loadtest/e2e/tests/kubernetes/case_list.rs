@@ -44,16 +44,13 @@ impl CaseList {
         serde_saphyr::from_str(list).expect("a list of cases")
     }
 
-    /// The cases that run in every check.
-    pub(crate) fn every_check(&self) -> Vec<&str> {
-        self.files.iter().flat_map(|file| &file.every_check).map(String::as_str).collect()
-    }
-
-    /// All cases that pass.
-    pub(crate) fn passing(&self) -> Vec<&str> {
-        let names =
-            self.files.iter().flat_map(|file| file.every_check.iter().chain(&file.long_form));
-        names.map(String::as_str).collect()
+    /// The cases of every check, or of a whole round; those with these words in their names.
+    pub(crate) fn selected(&self, is_round: bool, words: &str) -> Vec<&str> {
+        let names = self.files.iter().flat_map(|file| {
+            let more = if is_round { &file.long_form[..] } else { &[] };
+            file.every_check.iter().chain(more).map(String::as_str)
+        });
+        names.filter(|name| name.contains(words)).collect()
     }
 
     /// The differences between the list and the cases that the suite has, a line each. The list must have every case
@@ -119,4 +116,12 @@ fn a_difference_between_list_and_suite_is_named() {
         "b.go: not listed: seven",
     ];
     assert_eq!(list.differences(&suite, "[Conformance]"), expected);
+}
+
+#[test]
+fn a_round_has_the_cases_of_every_check_too() {
+    let list = CaseList::parse("- {file: a.go, every_check: [one], long_form: [two, tone]}");
+    assert_eq!(list.selected(false, ""), ["one"]);
+    assert_eq!(list.selected(true, ""), ["one", "two", "tone"]);
+    assert_eq!(list.selected(true, "one"), ["one", "tone"]);
 }

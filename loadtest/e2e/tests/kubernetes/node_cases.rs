@@ -188,11 +188,8 @@ fn cases_pass(runtime: &Path) {
         (kubectl(&cluster, &["get", "nodes", "-o", ready]).trim() == "True").then_some(())
     });
     let words = std::env::var(CASES).unwrap_or_default();
-    let (cases, within) = match rounds {
-        None => (list.every_check(), CHECK_WITHIN),
-        Some(_) => (list.passing(), ROUND_WITHIN),
-    };
-    let cases: Vec<&str> = cases.into_iter().filter(|case| case.contains(&words)).collect();
+    let cases = list.selected(rounds.is_some(), &words);
+    let within = if rounds.is_some() { ROUND_WITHIN } else { CHECK_WITHIN };
     for round in 0..rounds.unwrap_or(1) {
         let folder = running.folder().join(format!("suite-{round}"));
         let run = SuiteRun { cases: &cases, at_once: AT_ONCE, within, folder: &folder };
