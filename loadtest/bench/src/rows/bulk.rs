@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write as _};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -137,7 +137,7 @@ fn writer() -> String {
 }
 
 /// The command that reads its log through the hub.
-fn logs(port: u16) -> std::process::Command {
+fn logs(port: u16) -> Command {
     let mut command = headwater();
     command.args(["logs", POD, "--container", CONTAINER, "--hub", &format!("127.0.0.1:{port}")]);
     command.arg("--insecure-loopback").stdin(Stdio::null());
