@@ -26,10 +26,12 @@
 //! | `pace` | how many requests are on their way at once |
 //! | `memory` | what is remembered of an object |
 //! | `request`, `answer` | the requests, and what the answers mean |
+//! | `consequence` | what follows from an answer |
 //! | `run` | the task that does all of this |
 //! | `troubles`, `metrics` | what is visible from outside |
 
 mod answer;
+mod consequence;
 mod csi_plan;
 mod desired;
 mod draft;

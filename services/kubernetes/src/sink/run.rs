@@ -19,12 +19,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
-use super::csi_plan;
+use super::consequence::{Answered, Consequence, note_answer};
 use super::desired::{Unreadable, desired_node, desired_pod};
-use super::draft::{RequestDraft, node_request, pod_request, shown};
+use super::draft::{RequestDraft, node_request, pod_request};
 use super::event_lane::{self, EventLane};
 use super::lease::Leases;
-use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
+use super::memory::{ObjectMemory, Purpose};
 use super::mirrors::Mirrors;
 use super::pace::Pace;
 use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
@@ -51,9 +51,6 @@ const NODES_PAGE: usize = 1024;
 
 /// The pause before a picture that could not be read is read again.
 const REREAD_MS: u64 = 1_000;
-
-/// Conflicts in a row after which a Node that is there without the label of edges is named.
-const CONFLICTS_NAMED: u32 = 3;
 
 /// See the module.
 pub(super) struct SinkRun {
@@ -450,7 +447,9 @@ impl SinkRun {
         };
         let (desired, unfit) = desired_pod(&self.picture, &pod, &view)?;
         match unfit {
-            Some(unfit) => self.troubles.refuse(&id, unfit.to_string()),
+            Some(unfit) => {
+                self.troubles.refuse(&id, &unfit.to_string());
+            }
             None if desired.status.as_ref().is_some_and(|now| now.digest != view.status) => {}
             None => self.troubles.clear(&id),
         }
@@ -473,7 +472,7 @@ impl SinkRun {
         {
             Some(Ok(desired)) => desired,
             Some(Err(unfit)) => {
-                self.troubles.refuse(&id, unfit.to_string());
+                self.troubles.refuse(&id, &unfit.to_string());
                 return Ok(());
             }
             None => {
@@ -566,101 +565,33 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
-        let (mut created, mut throttled_ms) = (None, None);
+        let answered = Answered { purpose, content, order };
         let memory = self.memories.entry(id.clone()).or_default();
-        match answer {
-            answer @ (Answer::Done(_)
-            | Answer::Absent
-            | Answer::Conflict(_)
-            | Answer::Refused(_))
-                if purpose.is_of_csi_node() =>
-            {
-                csi_plan::note_answer(memory, purpose, content, &answer, now_ms);
-                match answer {
-                    Answer::Refused(reason) => self.troubles.refuse(&id, reason),
-                    _ => self.troubles.clear(&id),
-                }
-                self.troubles.allow(purpose);
-            }
-            Answer::Done(object) => {
-                let shown =
-                    object.as_ref().map_or(content, |object| shown(purpose, content, object));
-                if shown != content {
-                    tracing::debug!(object = ?id, "the API server shows a status otherwise");
-                }
-                memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
-                if purpose.is_delete() {
-                    // Until the watch shows what became of it.
-                    memory.note_settled(purpose, content, order);
-                }
-                self.troubles.allow(purpose);
-                self.troubles.clear(&id);
-                if purpose == Purpose::CreateNode {
-                    created = Some((node, start));
-                }
-                if let Some(object) = object.filter(|_| !purpose.is_delete()) {
-                    let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
-                    self.view.answered(kind, &object);
-                }
-            }
-            Answer::Conflict(_) if purpose == Purpose::CreateNode => {
-                // Created by an earlier request whose answer was lost, or it is no edge node.
-                memory.note_failure(now_ms);
-                if memory.failures() > CONFLICTS_NAMED {
-                    memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
-                    let reason = "a Node of this name is there without the label of edge nodes; set the \
-                                  label, or delete the Node";
-                    self.troubles.refuse(&id, reason.to_owned());
-                }
-            }
-            Answer::Absent if purpose == Purpose::CreateMirror => {
-                memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
-                self.troubles.refuse(&id, "its namespace is not there, or ends".to_owned());
-            }
-            // Nothing to do any more, until the watch shows another version.
-            Answer::Absent => memory.note_settled(purpose, content, order),
-            Answer::Conflict(_) if !purpose.is_of_mirror() => {
-                memory.note_settled(purpose, content, order);
-            }
-            // The pod has another version by now.
-            Answer::Refused(_) if purpose == Purpose::Tolerations => {
-                memory.note_settled(purpose, content, order);
-            }
-            Answer::Refused(reason) => {
-                tracing::warn!(object = ?id, reason, "the API server refuses what a node reports");
-                memory.note_settled(purpose, content, order);
-                self.troubles.refuse(&id, reason);
-            }
-            Answer::Conflict(message) | Answer::Forbidden(message) => {
-                // Once soon: the server may not know yet that the pod is bound to the node, or the watch
-                // not show yet what became of a mirror.
-                if memory.failures() == 0 {
-                    memory.note_failure(now_ms);
-                } else {
-                    memory.pause(now_ms, FORBIDDEN_PAUSE_MS);
-                    if purpose.is_of_mirror() {
-                        // Another pod has its name, or a policy of the cluster forbids this very pod.
-                        self.troubles.refuse(&id, message);
-                    } else {
-                        self.troubles.forbid(purpose, message);
-                    }
-                }
-            }
-            Answer::Throttled(after) => {
-                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                memory.pause(now_ms, after_ms);
-                throttled_ms = Some(after_ms);
-            }
-            Answer::Failed(reason) => {
-                memory.note_failure(now_ms);
-                self.troubles.set_unanswered(Some(reason));
-            }
+        let consequence = note_answer(memory, answered, &answer, now_ms);
+        if consequence.shows_the_right() {
+            self.troubles.allow(purpose);
         }
-        if let Some(throttled_ms) = throttled_ms {
-            self.throttle(now_ms, throttled_ms);
+        match consequence {
+            Consequence::None => {}
+            Consequence::Written => self.troubles.clear(&id),
+            Consequence::Refused(reason) => {
+                if self.troubles.refuse(&id, &reason) {
+                    tracing::warn!(object = ?id, reason, "the API server refuses what a node reports");
+                }
+            }
+            Consequence::Forbidden(message) => self.troubles.forbid(purpose, message),
+            Consequence::Throttled { after_ms } => self.throttle(now_ms, after_ms),
+            Consequence::Unanswered(reason) => self.troubles.set_unanswered(Some(reason)),
         }
-        if let Some((node, start)) = created {
-            self.register(&node, start);
+        if let Answer::Done(object) = answer {
+            if purpose == Purpose::CreateNode {
+                self.register(&node, start);
+            }
+            let object = object.filter(|_| !purpose.is_delete() && !purpose.is_of_csi_node());
+            if let Some(object) = object {
+                let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
+                self.view.answered(kind, &object);
+            }
         }
         if self.epoch.is_some() {
             self.queue.end(id);

@@ -39,11 +39,13 @@ impl Troubles {
         self.forbidden.remove(&purpose);
     }
 
-    /// An object is not written.
-    pub(crate) fn refuse(&mut self, id: &ObjectId, reason: String) {
+    /// An object is not written. Returns whether the reason is new.
+    pub(crate) fn refuse(&mut self, id: &ObjectId, reason: &str) -> bool {
+        let is_new = self.objects.get(id).is_none_or(|named| named != reason);
         if self.objects.len() < OBJECTS_MAX || self.objects.contains_key(id) {
-            self.objects.insert(id.clone(), reason);
+            self.objects.insert(id.clone(), reason.to_owned());
         }
+        is_new
     }
 
     /// The labels that a node reports and may not set; none: nothing is wrong with them.
@@ -127,7 +129,8 @@ mod tests {
         let mut troubles = Troubles::default();
         let pod = ObjectId::Pod("d/pod/web".parse().expect("a key"));
         troubles.forbid(Purpose::PodStatus, "no".into());
-        troubles.refuse(&pod, "too large".into());
+        assert!(troubles.refuse(&pod, "too long") && troubles.refuse(&pod, "too large"));
+        assert!(!troubles.refuse(&pod, "too large"), "is named already");
         let sentences = troubles.sentences();
         assert!(sentences[0].contains("patch pods/status: no; grant this right"), "{sentences:?}");
         assert!(sentences[1].contains("Pod d/web is not written"), "{sentences:?}");

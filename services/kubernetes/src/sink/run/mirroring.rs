@@ -59,8 +59,7 @@ impl SinkRun {
         let hash = view.as_ref().and_then(|view| view.mirrored.as_deref());
         match (pod, view.as_ref(), hash) {
             (Some(_), Some(_), None) => {
-                let reason = "another pod has its name";
-                self.troubles.refuse(&id, reason.to_owned());
+                self.troubles.refuse(&id, "another pod has its name");
             }
             (Some(pod), _, Some(hash)) if *pod.hash == *hash => self.troubles.clear(&id),
             (None, None, _) => self.forget(&id),
