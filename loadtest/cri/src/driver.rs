@@ -1,9 +1,10 @@
 //! A storage driver in memory that speaks CSI on real sockets, with faults. A volume is a file of its target, or a file
-//! system of its own that is mounted there.
+//! system of its own that is mounted there; one that is a block device is a node of a device of the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use headwater_csi::proto::registration::registration_server::{Registration, Regi
 use headwater_csi::proto::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
+use headwater_csi::proto::volume_capability::AccessType;
 use headwater_csi::proto::{
     NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse, NodeGetInfoRequest,
     NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
@@ -24,6 +26,7 @@ use headwater_csi::proto::{
     NodeUnstageVolumeResponse,
 };
 use headwater_daemon::DaemonError;
+use nix::sys::stat::{Mode, SFlag, mknod};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -62,6 +65,8 @@ pub struct DriverSettings {
     pub stages: bool,
     /// Volumes are mounted in the namespace of this process, as the machine outside counts.
     pub mounts_in: Option<u32>,
+    /// The device of the machine that every volume without a file system is.
+    pub device: Option<PathBuf>,
 }
 
 /// A running driver; it ends when dropped.
@@ -109,6 +114,7 @@ impl DriverSettings {
             versions: vec!["1.0.0".to_owned()],
             stages: true,
             mounts_in: None,
+            device: None,
         }
     }
 }
@@ -242,6 +248,18 @@ fn run_in(pid: u32, script: &str, arguments: [&str; 2]) -> io::Result<()> {
     output.status.success().then_some(()).ok_or_else(words)
 }
 
+/// How the pod uses the volume.
+fn access(request: &NodePublishVolumeRequest) -> Option<&AccessType> {
+    request.volume_capability.as_ref()?.access_type.as_ref()
+}
+
+/// Makes a node of the same device at the target, whose folder is there.
+fn make_node(target: &str, device: Option<&Path>) -> io::Result<()> {
+    let device = device.ok_or_else(|| io::Error::other("the driver has no devices"))?;
+    let number = fs::metadata(device)?.rdev();
+    Ok(mknod(target, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number)?)
+}
+
 fn listen(socket: &Path) -> Result<UnixListener, LabError> {
     let _ = fs::remove_file(socket);
     Ok(UnixListener::bind(socket).map_err(DaemonError::file(socket))?)
@@ -344,19 +362,26 @@ impl Node for Service {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let (id, stages) = (request.volume_id.clone(), self.0.settings.stages);
-        let mounts_in = self.0.settings.mounts_in;
+        let DriverSettings { mounts_in, device, .. } = self.0.settings.clone();
         let publish = move |state: &mut State| {
             let is_inline = request.staging_target_path.is_empty();
             if stages && !is_inline && !state.staged.contains_key(&request.volume_id) {
                 state.wrongs.push(format!("{} is published and not staged", request.volume_id));
             }
-            fs::create_dir_all(&request.target_path)?;
-            let file = Path::new(&request.target_path).join(VOLUME_FILE);
-            match mounts_in {
-                None => fs::write(file, &request.volume_id)?,
+            let (target, volume) = (&request.target_path, &request.volume_id);
+            match (access(&request), mounts_in) {
                 // What is there stays, however often it is asked for.
-                Some(_) if state.published.contains(&request.target_path) => {}
-                Some(pid) => run_in(pid, MOUNT, [&request.target_path, &request.volume_id])?,
+                (Some(AccessType::Block(_)), _) if state.published.contains(target) => {}
+                (Some(AccessType::Block(_)), _) => make_node(target, device.as_deref())?,
+                (_, None) => {
+                    fs::create_dir_all(target)?;
+                    fs::write(Path::new(target).join(VOLUME_FILE), volume)?;
+                }
+                (_, Some(_)) if state.published.contains(target) => {}
+                (_, Some(pid)) => {
+                    fs::create_dir_all(target)?;
+                    run_in(pid, MOUNT, [target, volume])?;
+                }
             }
             state.published.insert(request.target_path.clone());
             state.last = Some(request);
@@ -372,10 +397,16 @@ impl Node for Service {
         let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
         let mounts_in = self.0.settings.mounts_in;
         let unpublish = move |state: &mut State| {
-            if let Some(pid) = mounts_in.filter(|_| state.published.contains(&target_path)) {
+            let is_folder = Path::new(&target_path).is_dir();
+            let is_mounted = is_folder && state.published.contains(&target_path);
+            if let Some(pid) = mounts_in.filter(|_| is_mounted) {
                 run_in(pid, "umount \"$1\"", [&target_path, ""])?;
             }
-            if let Err(error) = fs::remove_dir_all(&target_path)
+            let removed = match is_folder {
+                true => fs::remove_dir_all(&target_path),
+                false => fs::remove_file(&target_path),
+            };
+            if let Err(error) = removed
                 && error.kind() != io::ErrorKind::NotFound
             {
                 return Err(error);

@@ -29,6 +29,7 @@
 //! | `program` | the programs that must be installed |
 //! | `version` | which containerd is run, and the build of version 2 |
 //! | `driver` | a storage driver in memory, with faults |
+//! | `loop_device` | a block device whose content is a file |
 //! | `twin` | a runtime in memory that answers as containerd does, with faults |
 //! | `error` | the failures |
 
@@ -38,6 +39,7 @@ mod containerd;
 mod driver;
 mod error;
 mod image;
+mod loop_device;
 mod machine;
 mod program;
 mod registry;
@@ -49,6 +51,7 @@ pub use containerd::{Containerd, ContainerdSettings};
 pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};
 pub use error::LabError;
 pub use image::{BUSYBOX_IMAGE, Image, ImageBlobs, PAUSE_IMAGE, blob_digest};
+pub use loop_device::LoopDevice;
 pub use machine::{Machine, Server};
 pub use registry::{Login, Registry};
 pub use twin::{Fault, FaultRates, Life, PullOutcome, RecordedRequest, Restart, Twin};

@@ -89,6 +89,7 @@ fn launch() -> LaunchSpec {
             is_absolute: true,
             ..Mount::default()
         }],
+        block_devices: Vec::new(),
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),

@@ -10,7 +10,9 @@ use headwater_edged::container::driver_volume::{
 use crate::proto::node_service_capability::Type as CapabilityType;
 use crate::proto::node_service_capability::rpc::Type;
 use crate::proto::volume_capability::access_mode::Mode;
-use crate::proto::volume_capability::{AccessMode as ProtoMode, AccessType, MountVolume};
+use crate::proto::volume_capability::{
+    AccessMode as ProtoMode, AccessType, BlockVolume, MountVolume,
+};
 use crate::proto::{
     NodeGetCapabilitiesResponse, NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCapability,
 };
@@ -74,8 +76,10 @@ pub fn requests(
         (AccessMode::ReadWriteOncePod, true) => Mode::SingleNodeSingleWriter,
         (AccessMode::ReadWriteOnce | AccessMode::ReadWriteOncePod, false) => Mode::SingleNodeWriter,
     };
+    let access =
+        if volume.is_block { AccessType::Block(BlockVolume {}) } else { AccessType::Mount(mount) };
     let capability = VolumeCapability {
-        access_type: Some(AccessType::Mount(mount)),
+        access_type: Some(access),
         access_mode: Some(ProtoMode { mode: mode.into() }),
     };
     // A volume that comes and goes with its pod is never staged.
@@ -94,6 +98,7 @@ pub fn requests(
     });
     let mut context = map(&volume.attributes);
     context.extend(volume.pod_info.clone());
+    context.extend(volume.tokens.0.clone());
     let publish = NodePublishVolumeRequest {
         volume_id: handle.to_owned(),
         publish_context: map(&volume.attachment),

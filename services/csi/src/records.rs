@@ -79,7 +79,7 @@ pub(crate) fn write_use(layout: &Layout, pod: &str, data: &PodData) -> io::Resul
 pub(crate) fn remove_use(layout: &Layout, place: &PodVolume) -> io::Result<()> {
     let PodVolume { pod, spec_name } = place;
     let folder = layout.pod_volume(pod, spec_name);
-    gone(fs::remove_dir(layout.target(pod, spec_name)))?;
+    remove_target(&layout.target(pod, spec_name))?;
     gone(fs::remove_file(folder.join(DATA_FILE)))?;
     gone(fs::remove_dir(&folder))?;
     // Others may have something there.
@@ -90,6 +90,13 @@ pub(crate) fn remove_use(layout: &Layout, place: &PodVolume) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes the folder at which a file system was published, or the file for a block device.
+fn remove_target(target: &Path) -> io::Result<()> {
+    let is_empty_file =
+        fs::symlink_metadata(target).is_ok_and(|found| found.is_file() && found.len() == 0);
+    gone(if is_empty_file { fs::remove_file(target) } else { fs::remove_dir(target) })
 }
 
 /// Writes that the volume is about to be staged, and makes the folder for it. It is durable when this returns.
@@ -231,6 +238,20 @@ mod tests {
         remove_stage(&layout, &id()).expect_err("it is not empty");
         assert!(files.iter().all(|file| file.exists()));
         assert_eq!(load(&layout, "gw-1").expect("read").of_pod("u1").len(), 1, "it is tried again");
+    }
+
+    #[test]
+    fn an_empty_file_is_what_a_block_device_was_published_at() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path().to_owned());
+        write_use(&layout, "u1", &data()).expect("written");
+        let target = layout.target("u1", "pv");
+        fs::write(&target, "data").expect("a file");
+        let place = PodVolume { pod: "u1".to_owned(), spec_name: "pv".to_owned() };
+        remove_use(&layout, &place).expect_err("it is not empty");
+        fs::write(&target, "").expect("a file");
+        remove_use(&layout, &place).expect("removed");
+        assert!(!layout.pods().join("u1").exists());
     }
 
     #[test]

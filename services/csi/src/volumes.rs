@@ -202,8 +202,9 @@ impl Inner {
         let target = self.layout.target(&place.pod, &place.spec_name);
         let own = self.volume_turn(&id, PUBLISH).await?;
         let before = self.ledger().use_of(&place).map(|(used, step)| (used.clone(), step));
+        let is_published = matches!(&before, Some((used, Progress::Done)) if *used == id);
         match before {
-            Some((used, Progress::Done)) if used == id => return Ok(target),
+            _ if is_published && !volume.republishes => return Ok(target),
             Some((used, _)) if used != id => {
                 let why = format!("its folder is still that of another volume, {}", used.handle);
                 return Err(Failure::new(PUBLISH, why));
@@ -217,19 +218,12 @@ impl Inner {
         let can = client.capabilities().await.map_err(|error| called(PUBLISH, &error))?;
         let staging = self.layout.staging_target(&id.driver, &id.handle);
         let requests = requests(volume, &handle, can, &staging, &target);
+        if is_published {
+            client.publish(requests.publish).await.map_err(|error| called(PUBLISH, &error))?;
+            return Ok(target);
+        }
         let is_new = self.ledger().begin_use(place.clone(), id.clone());
-        let is_inline = volume.source == VolumeSource::Inline;
-        let lifecycle = if is_inline { "Ephemeral" } else { "Persistent" };
-        let data = PodData {
-            spec_vol_id: place.spec_name.clone(),
-            volume_handle: handle.clone(),
-            driver_name: id.driver.clone(),
-            node_name: self.node.as_str().to_owned(),
-            attachment_id: attachment_name(&id.driver, &handle, self.node.as_str()),
-            volume_lifecycle_mode: lifecycle.to_owned(),
-        };
-        let (layout, uid) = (self.layout.clone(), place.pod.clone());
-        on_disk([turn, &own], move || records::write_use(&layout, &uid, &data))
+        self.write_use([turn, &own], volume, &place, &id)
             .await
             .map_err(|error| Failure::new(PUBLISH, error))?;
         let stage_before = self.ledger().stage_of(&id);
@@ -259,6 +253,28 @@ impl Inner {
         }
         self.ledger().set_published(&place);
         Ok(target)
+    }
+
+    /// Writes that the pod uses the volume.
+    async fn write_use(
+        &self,
+        turns: [&Turn; 2],
+        volume: &DriverVolume,
+        place: &PodVolume,
+        id: &VolumeId,
+    ) -> io::Result<()> {
+        let is_inline = volume.source == VolumeSource::Inline;
+        let lifecycle = if is_inline { "Ephemeral" } else { "Persistent" };
+        let data = PodData {
+            spec_vol_id: place.spec_name.clone(),
+            volume_handle: id.handle.clone(),
+            driver_name: id.driver.clone(),
+            node_name: self.node.as_str().to_owned(),
+            attachment_id: attachment_name(&id.driver, &id.handle, self.node.as_str()),
+            volume_lifecycle_mode: lifecycle.to_owned(),
+        };
+        let (layout, uid) = (self.layout.clone(), place.pod.clone());
+        on_disk(turns, move || records::write_use(&layout, &uid, &data)).await
     }
 
     /// Forgets a volume of which nothing was done.

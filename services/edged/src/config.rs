@@ -143,6 +143,8 @@ pub struct Settings {
     pub token_check: Duration,
     /// First wait after a token was not had. Waits double up to `token_check`.
     pub token_retry: Duration,
+    /// How often a volume is published again whose driver wants it.
+    pub volume_republish: Duration,
     /// How often the folder of static pods is looked at.
     pub static_pod_check: Duration,
     /// The number of pods that the node has room for. More of them fail.
@@ -315,6 +317,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const TOKEN_CHECK: Duration = Duration::from_mins(1);
 /// An edge that has just started reaches its hub within seconds.
 const TOKEN_RETRY: Duration = Duration::from_secs(1);
+/// As the time between two syncs of a pod by a kubelet.
+const VOLUME_REPUBLISH: Duration = Duration::from_mins(1);
 /// A kubelet learns of a change from the kernel. A look lists one folder, and a change counts at the second one.
 const STATIC_POD_CHECK: Duration = Duration::from_secs(2);
 /// As a kubelet's maxPods.
@@ -433,6 +437,7 @@ impl Default for Settings {
             request_timeout: REQUEST_TIMEOUT,
             token_check: TOKEN_CHECK,
             token_retry: TOKEN_RETRY,
+            volume_republish: VOLUME_REPUBLISH,
             static_pod_check: STATIC_POD_CHECK,
             pods_max: PODS_MAX,
             log_bytes_max: LOG_BYTES_MAX,

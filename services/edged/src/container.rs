@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use block_device::BlockDevice;
 use cpu_set::CpuSet;
 use credentials::Credentials;
 use devices::ContainerDevices;
 use serde::{Deserialize, Serialize};
 
 mod argument_space;
+pub mod block_device;
 pub mod claim;
 pub mod compute_resources;
 pub mod cpu_set;
@@ -51,6 +53,8 @@ pub struct LaunchSpec {
     pub working_dir: Option<String>,
     /// The volumes that the container mounts.
     pub mounts: Vec<Mount>,
+    /// The volumes that are block devices of the container.
+    pub block_devices: Vec<BlockDevice>,
     /// The signal that asks the container to end.
     pub stop_signal: StopSignal,
     /// Where the container leaves its termination message.

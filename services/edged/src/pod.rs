@@ -294,6 +294,7 @@ fn as_container(ephemeral: &EphemeralContainer) -> Container {
         termination_message_path: of.termination_message_path,
         termination_message_policy: of.termination_message_policy,
         tty: of.tty,
+        volume_devices: of.volume_devices,
         volume_mounts: of.volume_mounts,
         working_dir: of.working_dir,
         ..Container::default()

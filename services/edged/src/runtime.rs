@@ -245,7 +245,7 @@ pub struct Features {
     /// Commands can be run in containers, and their ports can be reached. Without this there are
     /// no probes and hooks, and a running container is ready.
     pub commands: bool,
-    /// Containers read the files of volumes. Without this no token of a ServiceAccount is requested.
+    /// Containers read the files of volumes. Without this no token of a ServiceAccount is requested for them.
     pub files: bool,
     /// Pods outlive the pod worker, which adopts them at its next start.
     pub persistent: bool,

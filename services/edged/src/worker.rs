@@ -287,8 +287,16 @@ impl Worker {
             let active_for = self.active_for(&pod, time).filter(|_| fate == Fate::Run);
             let active_until = active_for.and_then(|left| now.checked_add(left));
             let unpublish_at = self.next_unpublish().filter(|at| *at > now);
-            let wake_at =
-                [plan.wake_at, self.retry_at, setup_at, tokens_at, unpublish_at, active_until];
+            let republish_at = self.next_republish().filter(|at| *at > now);
+            let wake_at = [
+                plan.wake_at,
+                self.retry_at,
+                setup_at,
+                tokens_at,
+                unpublish_at,
+                republish_at,
+                active_until,
+            ];
             return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
     }

@@ -1,12 +1,15 @@
 //! Volumes of storage drivers: over the runtime in memory with every fault of a driver, and in a real container.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cri::CriSettings;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Driver, DriverFault, DriverSettings, VOLUME_FILE};
+use headwater_cri_lab::{
+    BUSYBOX_IMAGE, Driver, DriverFault, DriverSettings, LoopDevice, VOLUME_FILE,
+};
 use headwater_csi::{CsiSettings, CsiVolumes};
 use headwater_edged::runtime::NodeRuntime;
 use headwater_edged::runtime::memory::MemoryRuntime;
@@ -401,5 +404,140 @@ async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back(
     holds(&driver, (0, 0)).await;
     gone(&containerd, &["reads"]).await;
     assert_eq!(driver.wrongs(), [""; 0]);
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_container_reads_and_writes_block_devices_of_a_driver_and_of_the_node() {
+    let Some(containerd) = start() else { return };
+    let node = Node {
+        bench: Bench::new(containerd.socket()),
+        socket: Some(containerd.socket().to_owned()),
+    };
+    let file = |name: &str| node.bench.dir.path().join(name);
+    let disk = |name: &str| LoopDevice::create(&file(name), 1 << 20).expect("a block device");
+    let (of_driver, of_node) = (disk("of-driver"), disk("of-node"));
+    fs::write(of_node.path(), "from the node").expect("content");
+    let device = Some(of_driver.path().to_owned());
+    let driver = node.driver(DriverSettings { device, ..DriverSettings::new(DRIVER) });
+    node.claim();
+    let block = |name: &str, claim: &str, source: Value| {
+        node.bench.edge.apply(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"volumeMode": "Block", "accessModes": ["ReadWriteOnce"], "csi": source["csi"],
+                "local": source["local"]},
+        }));
+        node.bench.edge.apply(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim, "namespace": "shop", "uid": format!("c-{claim}")},
+            "spec": {"volumeName": name, "volumeMode": "Block"},
+        }));
+    };
+    block("pv-driver", "driver", json!({"csi": {"driver": DRIVER, "volumeHandle": "h-2"}}));
+    block("pv-node", "node", json!({"local": {"path": of_node.path()}}));
+    let edged = node.edged().await;
+    let script = "printf 'from a container' > /dev/data; head -c 13 /dev/media > /notes/content; \
+                  printf x > /dev/media || echo refused > /notes/write";
+    let mut pod = node.bench.pod("reads", &format!("{script}; {FOREVER}"));
+    pod["spec"]["containers"][0]["volumeDevices"] = json!([
+        {"name": "data", "devicePath": "/dev/data"},
+        {"name": "media", "devicePath": "/dev/media"},
+    ]);
+    let volumes = pod["spec"]["volumes"].as_array_mut().expect("volumes");
+    volumes.extend([
+        json!({"name": "data", "persistentVolumeClaim": {"claimName": "driver"}}),
+        json!({"name": "media", "persistentVolumeClaim": {"claimName": "node", "readOnly": true}}),
+    ]);
+    node.bench.edge.apply(&pod);
+    node.runs("reads").await;
+    let notes = |name: &str| fs::read_to_string(node.bench.notes().join(name)).ok();
+    let wrote = || async { notes("write").filter(|text| text == "refused\n") };
+    assert!(until(wrote).await.is_some(), "{:?}", notes("write"));
+    assert_eq!(notes("content").as_deref(), Some("from the node"));
+    let target = node.target("reads", "pv-driver");
+    let found = fs::metadata(&target).expect("published").file_type();
+    assert!(found.is_block_device(), "{found:?}");
+    node.bench.delete(&pod).await;
+    holds(&driver, (0, 0)).await;
+    gone(&containerd, &["reads"]).await;
+    let gone = || async { (!target.parent()?.exists()).then_some(()) };
+    assert!(until(gone).await.is_some(), "its folder is removed");
+    drop((of_driver, of_node));
+    let written = fs::read(file("of-driver")).expect("the file stays");
+    assert!(written.starts_with(b"from a container"), "{:?}", &written[..20]);
+    assert_eq!(driver.wrongs(), [""; 0]);
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_wants_it_publishes_a_running_pods_volume_again_with_its_latest_token() {
+    const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+    let mut node = Node::new();
+    node.bench.settings.token_check = Duration::from_millis(60);
+    node.bench.settings.token_retry = Duration::from_millis(10);
+    node.bench.settings.volume_republish = Duration::from_millis(50);
+    let driver = node.driver(DriverSettings::new(DRIVER));
+    node.claim();
+    node.bench.edge.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
+        "spec": {
+            "attachRequired": false, "requiresRepublish": true,
+            "tokenRequests": [{"audience": "vault", "expirationSeconds": 3600}],
+        },
+    }));
+    let edged = node.edged().await;
+    let pod = node.pod("a");
+    node.bench.edge.apply(&pod);
+    node.waits("a", "failed to get service account token attributes: no connection").await;
+    assert_eq!(driver.holds(), (0, 0), "the driver gets no call without a token");
+    let token = |text: &str| {
+        let token = format!(r#"{{"expirationTimestamp":"2026-01-01T00:00:00Z","token":"{text}"}}"#);
+        format!(r#"{{"vault":{token}}}"#)
+    };
+    let latest = || driver.last_publish().and_then(|it| it.volume_context.get(TOKENS).cloned());
+    node.bench.edge.set_token(Some("first"));
+    node.runs("a").await;
+    assert_eq!(latest(), Some(token("first")));
+    node.bench.edge.set_token(Some("second"));
+    let second = || async { (latest()? == token("second")).then_some(()) };
+    assert!(until(second).await.is_some(), "{:?}", latest());
+    // A call that fails is named, and the next one is made; the container runs on.
+    driver.fail_next("NodePublishVolume", DriverFault::Refused);
+    let named = || async {
+        let events = node.bench.pod_events("a");
+        events
+            .iter()
+            .any(|it| it.starts_with("FailedMount: ") && it.contains("a test asked"))
+            .then_some(())
+    };
+    assert!(until(named).await.is_some(), "{:?}", node.bench.pod_events("a"));
+    let before = driver.calls("NodePublishVolume");
+    let more = || async { (driver.calls("NodePublishVolume") > before + 1).then_some(()) };
+    assert!(until(more).await.is_some());
+    node.runs("a").await;
+    assert_eq!((driver.holds(), driver.calls("NodeStageVolume")), ((1, 1), 1));
+    let latest = crate::fake_edge::latest_status(&node.bench.edge.operations(), "a");
+    let status = latest.expect("a status");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0, "{status}");
+    node.bench.delete(&pod).await;
+    holds(&driver, (0, 0)).await;
+    assert_eq!(driver.wrongs(), [""; 0]);
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_is_no_block_device_is_named() {
+    let node = Node::new();
+    let driver = node.driver(DriverSettings::new(DRIVER));
+    node.claim();
+    let edged = node.edged().await;
+    let mut pod = node.pod("a");
+    let container = &mut pod["spec"]["containers"][0];
+    container["volumeMounts"] = json!([]);
+    container["volumeDevices"] = json!([{"name": "data", "devicePath": "/dev/data"}]);
+    node.bench.edge.apply(&pod);
+    let words = "volume data has volumeMode Filesystem, but is specified in volumeDevices";
+    node.waits("a", words).await;
+    assert_eq!(driver.holds(), (0, 0), "nothing is staged");
     edged.stop().await;
 }

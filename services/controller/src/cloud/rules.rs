@@ -34,7 +34,7 @@ pub(super) fn check<O: NodeObjects>(
                 Ok(claim) => claim,
                 Err(error) => return Ok(Err(error)),
             };
-            if let Err(error) = claim.check(objects.object(&claim.pod)?.as_deref()) {
+            if let Err(error) = claim.check(|key| objects.object(key))? {
                 return Ok(Err(error));
             }
             claim.body()

@@ -35,6 +35,7 @@ impl CriRuntime {
             .iter()
             .map(|it| HostMount { path: it.path.clone(), host_path: it.source.clone() })
             .collect();
+        let block_devices = inner.files.block_devices(&pod.uid, launch).await?;
         let (sandbox_attempt, addresses) = inner.with(|knowledge| {
             let sandbox = knowledge.sandbox(&sandbox);
             sandbox.map(|it| (it.attempt, it.addresses.clone())).unwrap_or_default()
@@ -51,6 +52,7 @@ impl CriRuntime {
             attempt,
             image: &image,
             mounts: &mounts,
+            block_devices: &block_devices,
             hosts_file: Some(&hosts),
             termination_file: Some(&message),
             target: target.as_deref(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use headwater_edged::container::credentials;
-use headwater_edged::container::devices::ContainerDevices;
+use headwater_edged::container::devices::{ContainerDevices, DeviceNode};
 use headwater_edged::container::termination::StopSignal;
 use headwater_edged::container::{ContainerCpus, LaunchSpec, WaitReason};
 use headwater_edged::pod::PodRecord;
@@ -54,6 +54,8 @@ pub struct ContainerRequest<'a> {
     pub image: &'a ImageFacts,
     /// The place of every mount of the launch.
     pub mounts: &'a [HostMount],
+    /// The block devices of the launch, as nodes of the machine.
+    pub block_devices: &'a [DeviceNode],
     /// The pod's file of hosts.
     pub hosts_file: Option<&'a Path>,
     /// The empty file in which the container leaves its termination message.
@@ -91,7 +93,7 @@ pub fn container_config(
         labels: container_labels(record, &container.name, node),
         // A plugin sets none of ours.
         annotations: devices.annotations.clone().into_iter().chain(own_annotations).collect(),
-        devices: device_nodes(devices),
+        devices: device_nodes(devices, request.block_devices),
         cdi_devices: cdi_devices(pod, container, devices, node)?,
         log_path: container_log_path(&container.name, attempt),
         stdin: container.stdin == Some(true),
@@ -105,9 +107,9 @@ pub fn container_config(
     })
 }
 
-/// The device nodes that its devices are.
-fn device_nodes(devices: &ContainerDevices) -> Vec<Device> {
-    let nodes = devices.nodes.iter().map(|it| Device {
+/// The device nodes that its devices are. A volume comes before a device of a plugin, as under a kubelet.
+fn device_nodes(devices: &ContainerDevices, block_devices: &[DeviceNode]) -> Vec<Device> {
+    let nodes = block_devices.iter().chain(&devices.nodes).map(|it| Device {
         container_path: it.container_path.clone(),
         host_path: it.host_path.clone(),
         permissions: it.permissions.clone(),

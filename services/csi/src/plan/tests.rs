@@ -18,6 +18,7 @@ fn volume(source: VolumeSource) -> DriverVolume {
         spec_name: "pv".to_owned(),
         driver: "disk.example.com".to_owned(),
         source,
+        is_block: false,
         fs_type: "ext4".to_owned(),
         access_mode: AccessMode::ReadWriteOnce,
         mount_options: vec!["noatime".to_owned()],
@@ -27,6 +28,8 @@ fn volume(source: VolumeSource) -> DriverVolume {
         attachment: map(&[("device", "/dev/x")]),
         stage_secrets: DriverSecrets(map(&[("key", "stage")])),
         publish_secrets: DriverSecrets(map(&[("key", "publish")])),
+        tokens: DriverSecrets(map(&[("tokens", "of the account")])),
+        republishes: false,
         group: Some(VolumeGroup { id: 7, gives_files: true, only_on_mismatch: false }),
     }
 }
@@ -45,11 +48,12 @@ fn a_driver_that_stages_gets_each_secret_and_context_in_its_own_call() {
     let stage = found.stage.expect("it stages");
     assert_eq!(stage.staging_target_path, "/stage");
     assert_eq!(stage.secrets["key"], "stage");
-    assert_eq!(stage.volume_context.len(), 1, "no word of the pod");
+    assert_eq!(stage.volume_context.len(), 1, "no word of the pod, and none of its tokens");
     let publish = found.publish;
     assert_eq!((&*publish.staging_target_path, &*publish.target_path), ("/stage", "/target"));
     assert_eq!(publish.secrets["key"], "publish");
     assert_eq!(publish.volume_context["csi.storage.k8s.io/pod.name"], "web");
+    assert_eq!(publish.volume_context["tokens"], "of the account");
     assert_eq!((&*publish.publish_context["device"], publish.readonly), ("/dev/x", true));
     assert!(found.group.is_some(), "the node gives the files");
 }
@@ -61,6 +65,18 @@ fn without_the_capability_nothing_is_staged_and_an_inline_volume_never_is() {
         assert!(found.stage.is_none());
         assert_eq!(found.publish.staging_target_path, "");
     }
+}
+
+#[test]
+fn a_block_device_has_no_file_system_in_either_call() {
+    let volume = DriverVolume { is_block: true, group: None, ..persistent() };
+    let found = of(&volume, Capabilities { stages: true, ..Capabilities::default() });
+    let stage = found.stage.expect("it stages");
+    for capability in [stage.volume_capability, found.publish.volume_capability] {
+        let access = capability.and_then(|it| it.access_type);
+        assert_eq!(access, Some(AccessType::Block(BlockVolume {})));
+    }
+    assert_eq!(&*found.publish.target_path, "/target");
 }
 
 #[test]

@@ -241,11 +241,15 @@ fn token_of(answer: &[u8]) -> Option<Token> {
         status: Status,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Status {
         token: String,
+        #[serde(default)]
+        expiration_timestamp: String,
     }
-    let Answer { status: Status { token } } = serde_json::from_slice(answer).ok()?;
-    Some(token).filter(|token| !token.is_empty()).map(Token::from)
+    let Answer { status } = serde_json::from_slice(answer).ok()?;
+    let Status { token, expiration_timestamp } = status;
+    (!token.is_empty()).then(|| Token::new(&token, &expiration_timestamp))
 }
 
 fn refused(failure: Failure) -> EdgeError {

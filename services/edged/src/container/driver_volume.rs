@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub(crate) mod of_view;
+pub(crate) mod tokens;
 
 /// A volume of a storage driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct DriverVolume {
     pub driver: String,
     /// Where it comes from.
     pub source: VolumeSource,
+    /// It is a block device, without a file system.
+    pub is_block: bool,
     /// Its file system; empty for the driver's default.
     pub fs_type: String,
     /// How many nodes and pods write to it.
@@ -34,6 +37,10 @@ pub struct DriverVolume {
     pub stage_secrets: DriverSecrets,
     /// The secrets with which it is published.
     pub publish_secrets: DriverSecrets,
+    /// Tokens of the pod's account, beside the attributes of the volume when it is published.
+    pub tokens: DriverSecrets,
+    /// The driver is to publish it again from time to time, while the pod runs.
+    pub republishes: bool,
     /// The pod's group, if the pod has one.
     pub group: Option<VolumeGroup>,
 }

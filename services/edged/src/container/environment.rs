@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Secret, VolumeMount};
 
 use crate::container::argument_space::{ArgumentSpace, TEXT_BYTES_MAX, too_long};
+use crate::container::block_device::BlockDevice;
 use crate::container::credentials;
 use crate::container::devices::ContainerDevices;
 use crate::container::downward_api::{self, FieldSource};
@@ -68,6 +69,7 @@ pub(crate) fn launch(
     let mut words = arguments(container, &env, &mut space).map_err(config_error)?;
     let args = words.split_off(container.command.as_ref().map_or(0, Vec::len));
     let mounts = mounts(fields.pod, container, Some(&env)).map_err(config_error)?;
+    let block_devices = BlockDevice::all(fields.pod, container).map_err(config_error)?;
     Ok(LaunchSpec {
         container: container.name.clone(),
         image: container.image.clone(),
@@ -77,6 +79,7 @@ pub(crate) fn launch(
         env,
         working_dir: container.working_dir.clone(),
         mounts,
+        block_devices,
         stop_signal: StopSignal::of(container).map_err(|error| {
             config_error(format!("container {}: lifecycle.{error}", container.name))
         })?,

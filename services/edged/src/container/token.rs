@@ -1,14 +1,15 @@
-//! Tokens of ServiceAccounts: which ones the projected volumes of a pod name, and what is in the file of
-//! one. Pure.
+//! Tokens of ServiceAccounts: which ones the volumes of a pod name, and what is in the file of one. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use headwater_event::ResourceKey;
 use headwater_object::TokenClaim;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccountTokenProjection};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::credentials;
+use super::driver_volume::tokens;
+use crate::desired::objects::Objects;
 use crate::pod::{all_containers, namespace};
 
 /// The mode of a token's file where the pod names a user or a group for its volumes, as under a kubelet.
@@ -20,7 +21,11 @@ const ACCOUNT_DEFAULT: &str = "default";
 
 /// A token. Its text is in no debug output.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(Box<str>);
+pub(crate) struct Token {
+    text: Box<str>,
+    /// When it ends, as the cloud states it: RFC 3339.
+    expires: Box<str>,
+}
 
 /// What the file of a token has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,39 +42,46 @@ pub(crate) enum TokenFile {
 pub(crate) type FindToken<'f> = dyn Fn(&TokenClaim) -> Result<TokenFile, String> + 'f;
 
 impl Token {
-    /// The token as it is in its file.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+    /// A token that ends at this time.
+    pub(crate) fn new(text: &str, expires: &str) -> Self {
+        Self { text: text.into(), expires: expires.into() }
     }
-}
 
-impl From<String> for Token {
-    fn from(text: String) -> Self {
-        Self(text.into())
+    /// The token as it is in its file.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// When it ends.
+    pub(crate) fn expires(&self) -> &str {
+        &self.expires
     }
 }
 
 /// Its length only.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({} bytes)", self.0.len())
+        write!(f, "Token({} bytes)", self.text.len())
     }
 }
 
-/// The claims of all tokens that the pod's volumes name. A claim that is malformed is not among them: its
-/// volume names the error.
-pub(crate) fn claims(pod: &Pod) -> BTreeSet<TokenClaim> {
+/// The claims of all tokens that the pod's volumes and their drivers name. A claim that is malformed is not among them:
+/// its volume names the error.
+pub(crate) fn claims(pod: &Pod, objects: &Objects) -> BTreeSet<TokenClaim> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let projected = volumes.iter().filter_map(|volume| volume.projected.as_ref());
     let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
     let tokens = sources.filter_map(|source| source.service_account_token.as_ref());
-    tokens.filter_map(|token| claim(pod, token).ok()).collect()
+    let wishes = tokens.map(|token| (token.audience.as_deref(), token.expiration_seconds));
+    let all = wishes.chain(tokens::wishes(pod, objects));
+    all.filter_map(|(audience, life)| claim(pod, audience, life).ok()).collect()
 }
 
-/// The claim of one token.
+/// The claim of one token, for this audience and this life in seconds.
 pub(crate) fn claim(
     pod: &Pod,
-    source: &ServiceAccountTokenProjection,
+    audience: Option<&str>,
+    life: Option<i64>,
 ) -> Result<TokenClaim, String> {
     let metadata = &pod.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
@@ -83,7 +95,6 @@ pub(crate) fn claim(
         .find_map(|account| account.as_deref().filter(|name| !name.is_empty()))
         .unwrap_or(ACCOUNT_DEFAULT);
     let uid = metadata.uid.as_deref().unwrap_or_default();
-    let (audience, life) = (source.audience.as_deref(), source.expiration_seconds);
     TokenClaim::of_volume(&key, uid, account, audience, life).map_err(|error| error.to_string())
 }
 
@@ -137,7 +148,7 @@ mod tests {
                 "robot",
             ),
         ] {
-            let claims = claims(&pod(spec));
+            let claims = claims(&pod(spec), &Objects::default());
             let wishes: Vec<_> =
                 claims.iter().map(|it| (it.audience.as_deref(), it.life_seconds)).collect();
             assert_eq!(wishes, [(None, 3_607), (Some("vault"), 3_600)]);

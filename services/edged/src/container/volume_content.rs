@@ -5,6 +5,7 @@
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume as VolumeSpec};
 
 use super::WaitReason;
+use super::block_device::{check_use, is_block};
 use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
 use super::driver_volume::of_view;
@@ -85,13 +86,13 @@ fn content(
         return Ok(VolumeContent::Host { path: source.path.clone(), kind });
     } else if let Some(source) = &spec.persistent_volume_claim {
         let is_read_only = source.read_only.unwrap_or(false);
-        return claim(&spec.name, &source.claim_name, is_read_only, fields, objects);
+        return claim(&spec.name, (&source.claim_name, is_read_only), fields, (objects, tokens));
     } else if spec.ephemeral.is_some() {
         let name = claim_name(fields.pod, spec).unwrap_or_default();
         check_owner(&name, fields.pod, objects)?;
-        return claim(&spec.name, &name, false, fields, objects);
+        return claim(&spec.name, (&name, false), fields, (objects, tokens));
     } else if let Some(source) = &spec.csi {
-        let volume = of_view::inline(&spec.name, source, fields, objects)?;
+        let volume = of_view::inline(&spec.name, source, fields, (objects, tokens))?;
         return Ok(VolumeContent::Driver(Box::new(volume)));
     } else {
         return Ok(VolumeContent::Unsupported { kind: kind_of(spec) });
@@ -135,17 +136,24 @@ fn check_owner(name: &str, pod: &Pod, objects: &Objects) -> Result<(), String> {
 /// a directory of the node.
 fn claim(
     volume_name: &str,
-    name: &str,
-    is_read_only: bool,
+    (name, is_read_only): (&str, bool),
     fields: &FieldSource<'_>,
-    objects: &Objects,
+    (objects, tokens): (&Objects, &FindToken<'_>),
 ) -> Result<VolumeContent, String> {
     let namespace = namespace(fields.pod);
     let claim = objects
         .claim(namespace, name)
         .ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))?;
-    let bound = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+    let claimed = claim.spec.as_ref();
+    let bound = claimed.and_then(|spec| spec.volume_name.as_deref());
     let Some(bound) = bound.filter(|bound| !bound.is_empty()) else {
+        if is_block(claimed.and_then(|spec| spec.volume_mode.as_deref())) {
+            return Err(format!(
+                "persistentvolumeclaim \"{name}\" is to be a block device, and without a \
+                 PersistentVolume it is a directory of the node"
+            ));
+        }
+        check_use(fields.pod, volume_name, false)?;
         let name = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
         return Claim::of(name, claim, objects).map(VolumeContent::Claim);
     };
@@ -153,14 +161,22 @@ fn claim(
         .volume(bound)
         .ok_or_else(|| format!("persistentvolume \"{bound}\" of claim \"{name}\" not found"))?;
     let spec = volume.spec.as_ref();
+    let is_block = is_block(spec.and_then(|spec| spec.volume_mode.as_deref()));
+    check_use(fields.pod, volume_name, is_block)?;
     if let Some(source) = spec.and_then(|spec| spec.host_path.as_ref()) {
+        if is_block {
+            return Err(format!(
+                "persistentvolume \"{bound}\": a hostPath is no block device: use local"
+            ));
+        }
         let kind = source.type_.clone().unwrap_or_default();
         Ok(VolumeContent::Host { path: source.path.clone(), kind })
     } else if let Some(source) = spec.and_then(|spec| spec.local.as_ref()) {
-        Ok(VolumeContent::Host { path: source.path.clone(), kind: String::new() })
+        let kind = if is_block { "BlockDevice" } else { "" };
+        Ok(VolumeContent::Host { path: source.path.clone(), kind: kind.to_owned() })
     } else if let Some(source) = spec.and_then(|spec| spec.csi.as_ref()) {
-        let volume =
-            of_view::persistent(volume_name, volume, source, is_read_only, fields, objects)?;
+        let of_driver = (volume, source, is_read_only);
+        let volume = of_view::persistent(volume_name, of_driver, fields, (objects, tokens))?;
         Ok(VolumeContent::Driver(Box::new(volume)))
     } else {
         Ok(VolumeContent::Unsupported { kind: "persistentVolume without csi, hostPath or local" })

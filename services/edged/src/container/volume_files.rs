@@ -185,10 +185,10 @@ fn add_token(
     tokens: &FindToken<'_>,
 ) -> Result<(), String> {
     check_path(&source.path)?;
-    let claim = token::claim(pod, source)?;
+    let claim = token::claim(pod, source.audience.as_deref(), source.expiration_seconds)?;
     let failed = |why: String| format!("failed to fetch token: {why}");
     let bytes = match tokens(&claim).map_err(failed)? {
-        TokenFile::Token(token) => Some(token.as_bytes().to_vec()),
+        TokenFile::Token(token) => Some(token.text().as_bytes().to_vec()),
         TokenFile::Kept => None,
         TokenFile::Absent => return Ok(()),
     };

@@ -30,8 +30,5 @@ const CRI: &[Column] = &[Column::Cri];
 /// The runtimes that are no container runtime of the machine.
 const OTHERS: &[Column] = &[Column::Process, Column::Hollow, Column::Memory];
 
-/// The runtimes that do not change the resources of a pod that runs.
-const WITHOUT_RESIZE: &[Column] = &[Column::Process, Column::Hollow];
-
-/// The runtimes without images.
+/// The runtimes that have no containers of images.
 const WITHOUT_IMAGES: &[Column] = &[Column::Process, Column::Hollow];

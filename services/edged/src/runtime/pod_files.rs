@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{DiskUsage, Exit, LogQuery, RuntimeError};
+use crate::container::block_device::BlockDevice;
 use crate::container::claim::ClaimView;
+use crate::container::devices::DeviceNode;
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, Mount, WaitReason};
 use crate::disk::durable_file;
@@ -189,6 +191,19 @@ impl PodFiles {
             mounts.iter().enumerate().map(source).collect()
         })
         .await
+    }
+
+    /// The block devices of a container, each with its path on the machine.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Volume`] for a volume that is no block device of the machine.
+    pub async fn block_devices(
+        &self,
+        pod: &PodUid,
+        launch: &LaunchSpec,
+    ) -> Result<Vec<DeviceNode>, RuntimeError> {
+        let (volumes, wanted) = (self.0.paths.volumes(pod), launch.block_devices.clone());
+        blocking(move || wanted.iter().map(|it| device_node(&volumes, it)).collect()).await
     }
 
     /// Makes the empty file for the termination message of a run, and returns its path. Any user of the
@@ -506,6 +521,22 @@ fn mount_source(
         }
         _ => Err(refused(&format!("the volume has no {}", part.display()))),
     }
+}
+
+/// The device node of a block device. A container does not see its place: the runtime makes a node of its own.
+fn device_node(volumes: &Path, device: &BlockDevice) -> Result<DeviceNode, RuntimeError> {
+    let place = volumes.join(&device.volume);
+    let host = fs::canonicalize(&place).map_err(FileError::new("look at", &place))?;
+    let found = fs::metadata(&host).map_err(FileError::new("look at", &host))?;
+    if !found.file_type().is_block_device() {
+        let cause = format!("{} is no block device", host.display());
+        return Err(RuntimeError::Volume { volume: device.volume.clone(), cause });
+    }
+    Ok(DeviceNode {
+        container_path: device.path.clone(),
+        host_path: host.to_string_lossy().into_owned(),
+        permissions: if device.read_only { "r" } else { "mrw" }.to_owned(),
+    })
 }
 
 fn removed(path: &Path, result: io::Result<()>) -> Result<(), FileError> {

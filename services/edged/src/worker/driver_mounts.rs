@@ -14,6 +14,7 @@ use crate::backoff::Backoff;
 use crate::container::WaitReason;
 use crate::container::driver_volume::DriverVolume;
 use crate::container::volume::{Volume, VolumeContent};
+use crate::event::Severity;
 use crate::runtime::RuntimeError;
 
 /// The first wait after a volume was not taken back.
@@ -29,6 +30,10 @@ pub(super) struct DriverMounts {
     places: BTreeMap<String, PathBuf>,
     /// The calls that are under way.
     task: Option<JoinHandle<()>>,
+    /// The calls publish again what is published.
+    is_again: bool,
+    /// When volumes are published again whose drivers want it.
+    republish_at: Option<Instant>,
     /// The driver that was not registered when it was needed.
     absent: Option<String>,
     /// The waits between attempts to take the volumes back.
@@ -45,6 +50,8 @@ impl Default for DriverMounts {
         Self {
             places: BTreeMap::new(),
             task: None,
+            is_again: false,
+            republish_at: None,
             absent: None,
             backoff: Backoff::new(RETRY_FIRST, RETRY_MAX),
             retry_at: None,
@@ -74,7 +81,7 @@ impl Drop for DriverMounts {
 }
 
 impl Worker {
-    /// Has drivers publish the pod's volumes, unless they have.
+    /// Has drivers publish the pod's volumes, unless they have, and again those whose drivers want it.
     pub(super) fn publish_volumes(&mut self) {
         let Some(drivers) = self.shared.runtime.drivers().cloned() else { return };
         let wanted: Vec<DriverVolume> = self.driver_volumes().cloned().collect();
@@ -87,9 +94,11 @@ impl Worker {
         }
         let mounts = self.mounts.get_or_insert_default();
         let is_published = wanted.iter().all(|it| mounts.places.contains_key(&it.volume));
-        if mounts.task.is_some() || is_published {
+        let is_again = is_published && mounts.republish_at.is_some_and(|at| at <= now);
+        if mounts.task.is_some() || is_published && !is_again {
             return;
         }
+        mounts.is_again = is_again;
         let (shared, signals, record) =
             (self.shared.clone(), self.signals.clone(), self.record.clone());
         mounts.absent = None;
@@ -109,11 +118,22 @@ impl Worker {
 
     /// Takes the outcome of the calls.
     pub(super) fn end_publish(&mut self, result: Result<BTreeMap<String, PathBuf>, RuntimeError>) {
+        let republishes = self.driver_volumes().any(|volume| volume.republishes);
         let Some(mounts) = self.mounts.as_mut().filter(|mounts| mounts.task.is_some()) else {
             return;
         };
         mounts.task = None;
+        let is_again = std::mem::take(&mut mounts.is_again);
+        let interval = self.shared.settings.volume_republish;
+        mounts.republish_at = republishes.then(|| Instant::now() + interval);
         match result {
+            Ok(_) if is_again => {}
+            // What is published stays, and containers keep it.
+            Err(error) if is_again => {
+                let message = headwater_telemetry::error_chain(&error);
+                self.warn(None, "a volume is not published again", &message);
+                self.event(None, Severity::Warning, "FailedMount", message);
+            }
             Ok(places) => {
                 mounts.places = places;
                 self.volumes_written = false;
@@ -138,9 +158,10 @@ impl Worker {
         }
     }
 
-    /// Why the containers wait for drivers, if calls are under way.
+    /// Why the containers wait for drivers, if calls are under way without which they cannot start.
     pub(super) fn awaited_drivers(&self) -> Option<&WaitReason> {
-        let mounts = self.mounts.as_ref().filter(|mounts| mounts.task.is_some())?;
+        let mounts = self.mounts.as_ref();
+        let mounts = mounts.filter(|mounts| mounts.task.is_some() && !mounts.is_again)?;
         Some(self.setup.as_ref().map_or(&mounts.awaited, |setup| setup.reason()))
     }
 
@@ -167,6 +188,7 @@ impl Worker {
         let mounts = self.mounts.get_or_insert_default();
         mounts.halt().await;
         mounts.places.clear();
+        mounts.republish_at = None;
         let result = tokio::select! {
             () = self.shared.cancel.cancelled() => {
                 Err(RuntimeError::Away { cause: "the pod worker ends".to_owned() })
@@ -185,6 +207,12 @@ impl Worker {
     /// The time of the next attempt to take the volumes back.
     pub(super) fn next_unpublish(&self) -> Option<Instant> {
         self.mounts.as_ref().and_then(|mounts| mounts.retry_at)
+    }
+
+    /// The time at which volumes are published again.
+    pub(super) fn next_republish(&self) -> Option<Instant> {
+        let mounts = self.mounts.as_ref().filter(|mounts| mounts.task.is_none())?;
+        mounts.republish_at.filter(|_| self.ended.is_none())
     }
 
     /// Takes the volumes of a pod back that has ended, and of which nothing runs: another node may need them.

@@ -65,8 +65,11 @@ impl Worker {
 
     /// Notes the tokens that the volumes name.
     fn name_tokens(&mut self, pod: &Pod) {
-        let has_files = self.shared.runtime.features().files;
-        let claims = if has_files { token::claims(pod) } else { BTreeSet::new() };
+        let runtime = &self.shared.runtime;
+        // Containers read tokens in files, and drivers get theirs with the volume.
+        let uses_tokens = runtime.features().files || runtime.drivers().is_some();
+        let objects = &self.assignment.objects;
+        let claims = if uses_tokens { token::claims(pod, objects) } else { BTreeSet::new() };
         if claims.is_empty() {
             self.tokens = None;
             return;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn token(text: &str) -> Token {
-        Token::from(text.to_owned())
+        Token::new(text, "")
     }
 
     fn refused() -> EdgeError {

@@ -70,6 +70,7 @@ fn launch(container: &str, script: &str) -> LaunchSpec {
         env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         working_dir: None,
         mounts: Vec::new(),
+        block_devices: Vec::new(),
         stop_signal: StopSignal::default(),
         termination_message: TerminationMessage::default(),
         credentials: Credentials::default(),

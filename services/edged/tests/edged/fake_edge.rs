@@ -235,7 +235,8 @@ impl State {
             let message = "no connection to the cloud".to_owned();
             return Outcome::Failure(Failure { code: Code::Unavailable.into(), message });
         };
-        let answer = json!({"spec": {"expirationSeconds": 3600}, "status": {"token": token}});
+        let answer = json!({"spec": {"expirationSeconds": 3600}, "status": {
+            "token": token, "expirationTimestamp": "2026-01-01T00:00:00Z"}});
         let object = answer.to_string().into_bytes().into();
         Outcome::Objects(Objects { objects: vec![Object { object, ..Object::default() }] })
     }

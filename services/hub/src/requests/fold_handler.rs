@@ -46,7 +46,7 @@ impl RequestHandler for FoldRequestHandler {
             }
             RequestVerb::Token => {
                 let claim = TokenClaim::parse(&request.key, &request.body)?;
-                claim.check(self.object(&request, &claim.pod)?.as_deref())?;
+                claim.check(|key| self.object(&request, key))??;
                 request.body = claim.body();
             }
             RequestVerb::Csr => {

@@ -21,9 +21,9 @@ use crate::digest::Digest;
 /// Conflicts in a row after which a Node that is there without the label of edges is named.
 const CONFLICTS_NAMED: u32 = 3;
 
-/// A request that was answered.
+/// A request that has an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct SentRequest {
     pub(super) purpose: Purpose,
     /// What it writes.
     pub(super) content: Digest,
@@ -61,11 +61,11 @@ impl Consequence {
 /// Notes an answer in the memory of the object, and returns what else follows.
 pub(super) fn note_answer(
     memory: &mut ObjectMemory,
-    answered: Answered,
+    sent: SentRequest,
     answer: &Answer,
     now_ms: u64,
 ) -> Consequence {
-    let Answered { purpose, content, order } = answered;
+    let SentRequest { purpose, content, order } = sent;
     match answer {
         Answer::Throttled(after) => {
             let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
@@ -153,8 +153,8 @@ mod tests {
     /// What follows from each answer to a request for version 7, and from the same one once more.
     fn twice(purpose: Purpose, answer: &Answer) -> (ObjectMemory, [Consequence; 2]) {
         let mut memory = ObjectMemory::default();
-        let answered = Answered { purpose, content: *NO_CONTENT, order: Some(7) };
-        let mut next = || note_answer(&mut memory, answered, answer, 1_000);
+        let sent = SentRequest { purpose, content: *NO_CONTENT, order: Some(7) };
+        let mut next = || note_answer(&mut memory, sent, answer, 1_000);
         let consequences = [next(), next()];
         (memory, consequences)
     }
@@ -163,13 +163,13 @@ mod tests {
     fn a_deletion_of_what_the_server_may_not_know_yet_is_sent_once_more() {
         for purpose in [Purpose::DeletePod, Purpose::DeleteMirror] {
             let mut memory = ObjectMemory::default();
-            let answered = Answered { purpose, content: *NO_CONTENT, order: Some(7) };
-            let first = note_answer(&mut memory, answered, &Answer::Absent, 1_000);
+            let sent = SentRequest { purpose, content: *NO_CONTENT, order: Some(7) };
+            let first = note_answer(&mut memory, sent, &Answer::Absent, 1_000);
             assert_eq!(first, Consequence::None);
             assert!(
                 !memory.is_settled(purpose, *NO_CONTENT, Some(7)) && memory.not_before_ms > 1_000
             );
-            note_answer(&mut memory, answered, &Answer::Absent, 2_000);
+            note_answer(&mut memory, sent, &Answer::Absent, 2_000);
             assert!(memory.is_settled(purpose, *NO_CONTENT, Some(7)), "of this version");
             assert!(!memory.is_settled(purpose, *NO_CONTENT, Some(8)), "of no other");
         }
@@ -197,12 +197,12 @@ mod tests {
     #[test]
     fn a_node_that_is_there_without_our_label_is_named_after_some_conflicts() {
         let mut memory = ObjectMemory::default();
-        let answered = Answered { purpose: Purpose::CreateNode, content: *NO_CONTENT, order: None };
+        let sent = SentRequest { purpose: Purpose::CreateNode, content: *NO_CONTENT, order: None };
         let answer = Answer::Conflict(String::new());
         for _ in 0..CONFLICTS_NAMED {
-            assert_eq!(note_answer(&mut memory, answered, &answer, 0), Consequence::None);
+            assert_eq!(note_answer(&mut memory, sent, &answer, 0), Consequence::None);
         }
-        let last = note_answer(&mut memory, answered, &answer, 0);
+        let last = note_answer(&mut memory, sent, &answer, 0);
         assert!(matches!(last, Consequence::Refused(reason) if reason.contains("label")));
     }
 

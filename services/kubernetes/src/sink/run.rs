@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
-use super::consequence::{Answered, Consequence, note_answer};
+use super::consequence::{Consequence, SentRequest, note_answer};
 use super::desired::{Unreadable, desired_node, desired_pod};
 use super::draft::{RequestDraft, node_request, pod_request};
 use super::event_lane::{self, EventLane};
@@ -565,9 +565,9 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
-        let answered = Answered { purpose, content, order };
+        let sent = SentRequest { purpose, content, order };
         let memory = self.memories.entry(id.clone()).or_default();
-        let consequence = note_answer(memory, answered, &answer, now_ms);
+        let consequence = note_answer(memory, sent, &answer, now_ms);
         if consequence.shows_the_right() {
             self.troubles.allow(purpose);
         }

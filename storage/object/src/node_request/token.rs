@@ -54,7 +54,7 @@ struct BoundObject {
 }
 
 impl TokenClaim {
-    /// The claim for the token that a projected volume of `pod` names. A life outside the bounds is the
+    /// The claim for the token that a projected volume of `pod` or a driver of its volumes names. A life outside the bounds is the
     /// nearest one inside: a node renews the token before its end.
     ///
     /// # Errors
@@ -119,11 +119,39 @@ impl TokenClaim {
         Ok(Self { account: account.clone(), pod, uid: bound.uid, audience, life_seconds })
     }
 
-    /// Checks the claim against the pod as the node's stream has it; `None`: it has no such pod.
+    /// Checks the claim: pod, account and audience. `find` returns an object of the node's streams. An audience is one
+    /// that a projected volume of the pod names, or the driver of a volume of it (`tokenRequests` of its CSIDriver), as
+    /// for an API server (`ServiceAccountNodeAudienceRestriction`).
+    ///
+    /// # Errors
+    /// The outer error is that of `find`. The inner one is [`RequestError::Forbidden`] with the rule that the claim
+    /// breaks.
+    pub fn check<E>(
+        &self,
+        mut find: impl FnMut(&ResourceKey) -> Result<Option<Bytes>, E>,
+    ) -> Result<Result<(), RequestError>, E> {
+        let pod = find(&self.pod)?;
+        if let Err(error) = self.check_pod(pod.as_deref()) {
+            return Ok(Err(error));
+        }
+        let pod: Value = serde_json::from_slice(&pod.unwrap_or_default()).unwrap_or_default();
+        let is_named = self.is_in_a_projected_volume(&pod) || self.is_of_a_driver(&pod, find)?;
+        Ok(if is_named {
+            Ok(())
+        } else {
+            Err(RequestError::Forbidden(format!(
+                "no projected volume of the pod {}, and no driver of its volumes, has a token for this \
+                 audience",
+                self.pod
+            )))
+        })
+    }
+
+    /// Checks the claim but for its audience against the pod as the node's stream has it; `None`: it has no such pod.
     ///
     /// # Errors
     /// [`RequestError::Forbidden`] with the rule that the claim breaks.
-    pub fn check(&self, pod: Option<&[u8]>) -> Result<(), RequestError> {
+    pub fn check_pod(&self, pod: Option<&[u8]>) -> Result<(), RequestError> {
         let forbidden = |why: String| Err(RequestError::Forbidden(why));
         let Some(pod) = pod else {
             return forbidden(format!("this node has no pod {}", self.pod));
@@ -140,23 +168,47 @@ impl TokenClaim {
         if account != self.account.name() {
             return forbidden(format!("the pod {} has another ServiceAccount", self.pod));
         }
-        let volumes = spec["volumes"].as_array().into_iter().flatten();
-        let sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array());
-        let mut tokens = sources
-            .flatten()
-            .map(|source| &source["serviceAccountToken"])
-            .filter(|t| t.is_object());
-        let is_named = tokens.any(|token| {
-            let audience = token["audience"].as_str().filter(|audience| !audience.is_empty());
-            audience == self.audience.as_deref()
-        });
-        if !is_named {
-            return forbidden(format!(
-                "no projected volume of the pod {} has a token for this audience",
-                self.pod
-            ));
-        }
         Ok(())
+    }
+
+    fn is_in_a_projected_volume(&self, pod: &Value) -> bool {
+        let sources = volumes(pod).flat_map(|volume| volume["projected"]["sources"].as_array());
+        let tokens = sources.flatten().map(|source| &source["serviceAccountToken"]);
+        tokens.filter(|token| token.is_object()).any(|token| self.is_for(token))
+    }
+
+    fn is_of_a_driver<E>(
+        &self,
+        pod: &Value,
+        mut find: impl FnMut(&ResourceKey) -> Result<Option<Bytes>, E>,
+    ) -> Result<bool, E> {
+        let mut object = |namespace: Option<&str>, kind: &str, name: &str| -> Result<Value, E> {
+            let Ok(key) = ResourceKey::new(namespace, kind, name) else { return Ok(Value::Null) };
+            let found = find(&key)?.unwrap_or_default();
+            Ok(serde_json::from_slice(&found).unwrap_or_default())
+        };
+        for volume in volumes(pod) {
+            let mut driver = volume["csi"]["driver"].as_str().map(str::to_owned);
+            if let Some(claim) = claim_name(self.pod.name(), volume) {
+                let claim = object(self.pod.namespace(), "persistentvolumeclaim", &claim)?;
+                let name = claim["spec"]["volumeName"].as_str().unwrap_or_default();
+                let of_claim = object(None, "persistentvolume", name)?;
+                driver = of_claim["spec"]["csi"]["driver"].as_str().map(str::to_owned);
+            }
+            let Some(driver) = driver else { continue };
+            let driver = object(None, "csidriver", &driver)?;
+            let mut requests = driver["spec"]["tokenRequests"].as_array().into_iter().flatten();
+            if requests.any(|request| self.is_for(request)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether `token` asks for the audience of the claim.
+    fn is_for(&self, token: &Value) -> bool {
+        let audience = token["audience"].as_str().filter(|audience| !audience.is_empty());
+        audience == self.audience.as_deref()
     }
 
     /// The `TokenRequest` of this claim, and of nothing else.
@@ -180,8 +232,24 @@ impl TokenClaim {
     }
 }
 
+fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
+    pod["spec"]["volumes"].as_array().into_iter().flatten()
+}
+
+/// The claim of a volume: that which it names, or that which the cluster makes for the pod.
+fn claim_name(pod: &str, volume: &Value) -> Option<String> {
+    let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+    let own = || {
+        let name = volume["name"].as_str().filter(|_| volume["ephemeral"].is_object())?;
+        Some(format!("{pod}-{name}"))
+    };
+    named.or_else(own)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     const POD: &str = r#"{"metadata":{"uid":"u1"},"spec":{"serviceAccountName":"robot","volumes":[
@@ -201,7 +269,53 @@ mod tests {
 
     fn outcome(body: &Value, pod: Option<&str>) -> Result<(), RequestError> {
         let claim = TokenClaim::parse(&account(), body.to_string().as_bytes())?;
-        claim.check(pod.map(str::as_bytes))
+        check(&claim, &[("shop/pod/web", pod.map(str::to_owned))])
+    }
+
+    /// The outcome on a node with these objects.
+    fn check(claim: &TokenClaim, all: &[(&str, Option<String>)]) -> Result<(), RequestError> {
+        let checked = claim.check(|key| {
+            let found = all.iter().find(|(of, _)| *of == key.as_str());
+            Ok::<_, Infallible>(found.and_then(|(_, text)| text.clone()).map(Bytes::from))
+        });
+        checked.unwrap_or_else(|never| match never {})
+    }
+
+    #[test]
+    fn a_driver_of_a_volume_gets_the_tokens_that_it_asks_for_and_no_other() {
+        let pod = |volume: &Value| {
+            json!({"metadata": {"uid": "u1"}, "spec": {
+                "serviceAccountName": "robot", "volumes": [volume]}})
+            .to_string()
+        };
+        let driver = json!({"spec": {"tokenRequests": [{"audience": "vault"}]}}).to_string();
+        let claimed = json!({"spec": {"volumeName": "pv"}}).to_string();
+        let volume = json!({"spec": {"csi": {"driver": "d.example"}}}).to_string();
+        let claim = |audience: &str| {
+            let body = request(&json!([audience]), "u1").to_string();
+            TokenClaim::parse(&account(), body.as_bytes()).expect("a claim")
+        };
+        for (of_pod, claim_key) in [
+            (json!({"name": "v", "csi": {"driver": "d.example"}}), "shop/persistentvolumeclaim/x"),
+            (
+                json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}}),
+                "shop/persistentvolumeclaim/data",
+            ),
+            (json!({"name": "v", "ephemeral": {}}), "shop/persistentvolumeclaim/web-v"),
+        ] {
+            let all = [
+                ("shop/pod/web", Some(pod(&of_pod))),
+                (claim_key, Some(claimed.clone())),
+                ("null/persistentvolume/pv", Some(volume.clone())),
+                ("null/csidriver/d.example", Some(driver.clone())),
+            ];
+            assert_eq!(check(&claim("vault"), &all), Ok(()), "{of_pod}");
+            check(&claim("else"), &all).expect_err("another audience");
+            check(&claim("vault"), &all[..3]).expect_err("the node has no such driver");
+            let of_other = json!({"name": "v", "csi": {"driver": "e.example"}});
+            let all = [("shop/pod/web", Some(pod(&of_other))), all[3].clone()];
+            check(&claim("vault"), &all).expect_err("no volume of the pod is the driver's");
+        }
     }
 
     #[test]
@@ -241,7 +355,8 @@ mod tests {
             let claim = TokenClaim::of_volume(&pod, "u1", "robot", audience, wanted);
             let claim = claim.expect("a claim");
             assert_eq!(claim.life_seconds, life_seconds, "{wanted:?}");
-            assert_eq!(claim.check(Some(POD.as_bytes())), Ok(()), "{audience:?}");
+            let all = [("shop/pod/web", Some(POD.to_owned()))];
+            assert_eq!(check(&claim, &all), Ok(()), "{audience:?}");
             assert_eq!(TokenClaim::parse(&account(), &claim.body()), Ok(claim));
         }
         assert!(TokenClaim::of_volume(&pod, "u1", "a/b", None, None).is_err());

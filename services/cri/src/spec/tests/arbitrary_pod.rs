@@ -189,6 +189,7 @@ fn a_thousand_mounts_and_a_large_environment_are_asked_for() {
         attempt: 0,
         image: &image,
         mounts: &[],
+        block_devices: &[],
         hosts_file: None,
         termination_file: None,
         target: None,

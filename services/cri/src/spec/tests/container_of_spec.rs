@@ -290,6 +290,17 @@ fn a_container_has_what_comes_with_its_devices() {
     assert_eq!((&*mount.container_path, &*mount.host_path), ("/gpu", "/opt/gpu"));
     assert!(mount.readonly);
     assert_eq!(config.annotations["note"], "x");
+    let volume = DeviceNode {
+        container_path: "/dev/xvda".to_owned(),
+        host_path: "/dev/loop3".to_owned(),
+        permissions: "r".to_owned(),
+    };
+    let block_devices = [volume];
+    let request = request_of(&pod, &record, &launch, &image);
+    let request = ContainerRequest { block_devices: &block_devices, ..request };
+    let both = container_config(&request, &node()).expect("it can be had").devices;
+    let both: Vec<_> = both.iter().map(|it| (&*it.host_path, &*it.permissions)).collect();
+    assert_eq!(both, [("/dev/loop3", "r"), ("/dev/gpu7", "rw")]);
     assert_eq!(config.annotations["io.kubernetes.container.restartCount"], "0");
 
     let cdi = vec!["e.com/gpu=7".to_owned()];
@@ -324,6 +335,7 @@ fn request_of<'a>(
         attempt: 0,
         image,
         mounts: &[],
+        block_devices: &[],
         hosts_file: None,
         termination_file: None,
         target: None,

@@ -8,8 +8,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::CSIDriverSpec;
 
+use super::tokens::tokens;
 use super::{AccessMode, DriverSecrets, DriverVolume, VolumeGroup, VolumeSource};
+use crate::container::block_device::is_block;
 use crate::container::downward_api::FieldSource;
+use crate::container::token::FindToken;
 use crate::desired::objects::Objects;
 use crate::pod::namespace;
 
@@ -27,17 +30,22 @@ pub(crate) fn inline(
     volume: &str,
     source: &CSIVolumeSource,
     fields: &FieldSource<'_>,
-    objects: &Objects,
+    (objects, tokens): (&Objects, &FindToken<'_>),
 ) -> Result<DriverVolume, String> {
     let driver = objects.csi_driver(&source.driver);
     check_driver(&source.driver, driver, EPHEMERAL)?;
     let own = namespace(fields.pod);
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| secret.name.as_str());
+    let publish_secrets =
+        secret.map_or_else(|| Ok(DriverSecrets::default()), |name| secrets(objects, own, name))?;
+    let (tokens, publish_secrets) =
+        tokens_and_secrets(fields.pod, driver, tokens, publish_secrets)?;
     Ok(DriverVolume {
         volume: volume.to_owned(),
         spec_name: volume.to_owned(),
         driver: source.driver.clone(),
         source: VolumeSource::Inline,
+        is_block: false,
         fs_type: source.fs_type.clone().unwrap_or_default(),
         access_mode: AccessMode::ReadWriteOnce,
         mount_options: Vec::new(),
@@ -46,8 +54,9 @@ pub(crate) fn inline(
         pod_info: pod_info(fields.pod, driver, true),
         attachment: BTreeMap::new(),
         stage_secrets: DriverSecrets::default(),
-        publish_secrets: secret
-            .map_or_else(|| Ok(DriverSecrets::default()), |name| secrets(objects, own, name))?,
+        publish_secrets,
+        tokens,
+        republishes: republishes(driver),
         group: group(fields.pod, driver, source.fs_type.as_deref(), false),
     })
 }
@@ -55,20 +64,13 @@ pub(crate) fn inline(
 /// The volume behind a claim.
 pub(crate) fn persistent(
     volume: &str,
-    object: &PersistentVolume,
-    source: &CSIPersistentVolumeSource,
-    is_read_only: bool,
+    (object, source, is_read_only): (&PersistentVolume, &CSIPersistentVolumeSource, bool),
     fields: &FieldSource<'_>,
-    objects: &Objects,
+    (objects, tokens): (&Objects, &FindToken<'_>),
 ) -> Result<DriverVolume, String> {
     let name = object.metadata.name.clone().unwrap_or_default();
     let spec = object.spec.as_ref();
-    if spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block") {
-        return Err(format!(
-            "persistentvolume \"{name}\" is a block device, which this node gives to no pod: set \
-             volumeMode to Filesystem"
-        ));
-    }
+    let is_block = is_block(spec.and_then(|spec| spec.volume_mode.as_deref()));
     let driver = objects.csi_driver(&source.driver);
     check_driver(&source.driver, driver, PERSISTENT)?;
     let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
@@ -89,10 +91,15 @@ pub(crate) fn persistent(
             secrets(objects, namespace, name.as_deref().unwrap_or_default())
         }
     };
+    let group = group(fields.pod, driver, source.fs_type.as_deref(), writes_once && !read_only);
+    let publish_secrets = of(source.node_publish_secret_ref.as_ref())?;
+    let (tokens, publish_secrets) =
+        tokens_and_secrets(fields.pod, driver, tokens, publish_secrets)?;
     Ok(DriverVolume {
         volume: volume.to_owned(),
         driver: source.driver.clone(),
         source: VolumeSource::Persistent { handle: source.volume_handle.clone() },
+        is_block,
         fs_type: source.fs_type.clone().unwrap_or_default(),
         access_mode,
         mount_options: spec.and_then(|spec| spec.mount_options.clone()).unwrap_or_default(),
@@ -101,26 +108,22 @@ pub(crate) fn persistent(
         pod_info: pod_info(fields.pod, driver, false),
         attachment: attachment(&name, &source.driver, driver, fields.node, objects)?,
         stage_secrets: of(source.node_stage_secret_ref.as_ref())?,
-        publish_secrets: of(source.node_publish_secret_ref.as_ref())?,
-        group: group(fields.pod, driver, source.fs_type.as_deref(), writes_once && !read_only),
+        publish_secrets,
+        tokens,
+        republishes: republishes(driver),
+        group: group.filter(|_| !is_block),
         spec_name: name,
     })
 }
 
-/// Checks whether the driver makes such volumes, and asks for nothing that this node does not have.
+/// Checks whether the driver makes such volumes.
 fn check_driver(name: &str, driver: Option<&CSIDriverSpec>, lifecycle: &str) -> Result<(), String> {
     let stated = driver.and_then(|driver| driver.volume_lifecycle_modes.as_deref());
     let makes = match stated {
         Some(modes) if !modes.is_empty() => modes.iter().any(|mode| mode == lifecycle),
         _ => lifecycle == PERSISTENT,
     };
-    let asks_for_tokens =
-        driver.and_then(|it| it.token_requests.as_ref()).is_some_and(|it| !it.is_empty());
     match driver {
-        _ if makes && asks_for_tokens => Err(format!(
-            "driver \"{name}\" asks for tokens of the ServiceAccount (tokenRequests), which this node \
-             does not hand to drivers"
-        )),
         _ if makes => Ok(()),
         None => Err(format!(
             "volume mode \"{lifecycle}\" not supported by driver {name} (no CSIDriver object)"
@@ -169,6 +172,25 @@ fn attachment(
             ))
         }
     }
+}
+
+/// The tokens that the driver gets beside the volume's attributes, and the secrets, with which it may get them instead.
+fn tokens_and_secrets(
+    pod: &Pod,
+    driver: Option<&CSIDriverSpec>,
+    find: &FindToken<'_>,
+    mut secrets: DriverSecrets,
+) -> Result<(DriverSecrets, DriverSecrets), String> {
+    let tokens = tokens(pod, driver, find)?;
+    if driver.and_then(|driver| driver.service_account_token_in_secrets) == Some(true) {
+        secrets.0.extend(tokens.0);
+        return Ok((DriverSecrets::default(), secrets));
+    }
+    Ok((tokens, secrets))
+}
+
+fn republishes(driver: Option<&CSIDriverSpec>) -> bool {
+    driver.and_then(|driver| driver.requires_republish) == Some(true)
 }
 
 /// What the driver gets to know of the pod.

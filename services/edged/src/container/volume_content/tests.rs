@@ -17,7 +17,7 @@ fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReaso
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
     let fields = FieldSource::on_a_test_node(&pod);
     let token = |claim: &TokenClaim| match claim.audience.as_deref() {
-        None => Ok(TokenFile::Token(Token::from("for the API".to_owned()))),
+        None => Ok(TokenFile::Token(Token::new("for the API", ""))),
         Some("kept") => Ok(TokenFile::Kept),
         Some("absent") => Ok(TokenFile::Absent),
         Some(_) => Err("no cloud".to_owned()),
@@ -159,6 +159,36 @@ fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
     let VolumeContent::Claim(own) = content("free") else { panic!("no directory") };
     assert_eq!((own.name.to_string().as_str(), own.uid.as_str()), ("shop/free", "c3"));
     assert!(matches!(content("far"), VolumeContent::Unsupported { .. }));
+}
+
+#[test]
+fn a_local_block_device_is_checked_and_what_has_none_is_refused() {
+    let claim = |volume: Option<&str>| {
+        json!({
+        "metadata": {"uid": "c1"}, "spec": {"volumeName": volume, "volumeMode": "Block"}})
+    };
+    let volume = |source: Value| {
+        let mut spec = source;
+        spec["volumeMode"] = "Block".into();
+        json!({"spec": spec})
+    };
+    let objects = objects(&[
+        ("shop/persistentvolumeclaim/disk", claim(Some("disk"))),
+        ("shop/persistentvolumeclaim/folder", claim(Some("folder"))),
+        ("shop/persistentvolumeclaim/free", claim(None)),
+        ("null/persistentvolume/disk", volume(json!({"local": {"path": "/dev/sdb"}}))),
+        ("null/persistentvolume/folder", volume(json!({"hostPath": {"path": "/srv"}}))),
+    ]);
+    let content = |name: &str| {
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": name}});
+        resolved(volume, &objects).map_err(|reason| reason.message)
+    };
+    let (path, kind) = ("/dev/sdb".to_owned(), "BlockDevice".to_owned());
+    assert_eq!(content("disk"), Ok(VolumeContent::Host { path, kind }));
+    for (name, word) in [("folder", "use local"), ("free", "a directory of the node")] {
+        let why = content(name).expect_err(word);
+        assert!(why.contains(word) && why.contains(name), "{why}");
+    }
 }
 
 #[test]

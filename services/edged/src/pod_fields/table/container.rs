@@ -5,7 +5,7 @@ use super::super::field::{Type, field, typed};
 use super::environment::{ENV_FROM_SOURCE, ENV_VAR};
 use super::probe::{LIFECYCLE, PROBE};
 use super::security::SECURITY_CONTEXT;
-use super::{ALL, OTHERS, PROCESS, WITHOUT_RESIZE};
+use super::{ALL, OTHERS, PROCESS, WITHOUT_IMAGES};
 
 pub(super) static CONTAINER: Type = Type {
     name: "Container",
@@ -25,7 +25,7 @@ pub(super) static CONTAINER: Type = Type {
         field("name"),
         typed("ports", &CONTAINER_PORT),
         typed("readinessProbe", &PROBE),
-        field("resizePolicy").noted(WITHOUT_RESIZE, Never, "a running container is not resized"),
+        field("resizePolicy").noted(WITHOUT_IMAGES, Never, "a running container is not resized"),
         typed("resources", &RESOURCE_REQUIREMENTS),
         field("restartPolicy"),
         typed("restartPolicyRules", &RESTART_RULE),
@@ -40,7 +40,11 @@ pub(super) static CONTAINER: Type = Type {
         field("terminationMessagePath"),
         field("terminationMessagePolicy"),
         field("tty").noted(OTHERS, Is(&["false"]), "a container has no terminal"),
-        field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
+        typed("volumeDevices", &VOLUME_DEVICE).refused(
+            WITHOUT_IMAGES,
+            Never,
+            "a container is given no devices",
+        ),
         typed("volumeMounts", &VOLUME_MOUNT),
         field("workingDir"),
     ],
@@ -101,7 +105,11 @@ pub(super) static EPHEMERAL_CONTAINER: Type = Type {
         field("terminationMessagePath"),
         field("terminationMessagePolicy"),
         field("tty").noted(OTHERS, Is(&["false"]), "a container has no terminal"),
-        field("volumeDevices").refused(ALL, Never, "the node has no block volumes"),
+        typed("volumeDevices", &VOLUME_DEVICE).refused(
+            WITHOUT_IMAGES,
+            Never,
+            "a container is given no devices",
+        ),
         typed("volumeMounts", &VOLUME_MOUNT),
         field("workingDir"),
     ],
@@ -140,6 +148,9 @@ static RESOURCE_REQUIREMENTS: Type = Type {
         ),
     ],
 };
+
+static VOLUME_DEVICE: Type =
+    Type { name: "VolumeDevice", fields: &[field("devicePath"), field("name")] };
 
 static VOLUME_MOUNT: Type = Type {
     name: "VolumeMount",

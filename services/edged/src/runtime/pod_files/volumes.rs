@@ -9,10 +9,11 @@
 //! that it left there leads no further than its own rights.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs::{self, FileType, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
-    MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, lchown, symlink,
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, lchown,
+    symlink,
 };
 use std::path::Path;
 
@@ -400,10 +401,14 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
     if !path.is_absolute() {
         return wrong("an absolute path");
     }
+    let is_of =
+        |of: fn(&FileType) -> bool| fs::metadata(path).is_ok_and(|found| of(&found.file_type()));
     match kind {
         "Directory" if !path.is_dir() => wrong("a directory"),
         "File" if !path.is_file() => wrong("a file"),
-        "Socket" | "CharDevice" | "BlockDevice" if !path.exists() => wrong("there"),
+        "Socket" if !is_of(FileType::is_socket) => wrong("a socket"),
+        "CharDevice" if !is_of(FileType::is_char_device) => wrong("a character device"),
+        "BlockDevice" if !is_of(FileType::is_block_device) => wrong("a block device"),
         "DirectoryOrCreate" => Ok(create(path, 0o755)?),
         // Opening a pipe would wait for its other end.
         "FileOrCreate" if path.exists() && !path.is_file() => wrong("a file"),

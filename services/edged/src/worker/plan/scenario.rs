@@ -209,6 +209,7 @@ impl World {
                     env: BTreeMap::new(),
                     working_dir: None,
                     mounts: Vec::new(),
+                    block_devices: Vec::new(),
                     stop_signal: StopSignal::default(),
                     termination_message: TerminationMessage::default(),
                     credentials: Credentials::default(),

@@ -1,9 +1,11 @@
 //! Volumes of drivers, from the objects of a view.
 
+use headwater_object::TokenClaim;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::container::driver_volume::VolumeSource;
+use crate::container::token::{Token, TokenFile};
 use crate::container::volume::VolumeContent;
 use crate::container::volume_content::resolve;
 
@@ -56,14 +58,24 @@ fn attachment(status: Value) -> Value {
 }
 
 fn of(volume: Value, objects: &Objects) -> Result<DriverVolume, String> {
+    of_pod(json!({"name": "c"}), volume, objects)
+}
+
+/// The volume of a pod with this container.
+fn of_pod(container: Value, volume: Value, objects: &Objects) -> Result<DriverVolume, String> {
     let security = json!({"fsGroup": 7, "fsGroupChangePolicy": "OnRootMismatch"});
-    let spec = json!({"containers": [], "volumes": [volume], "securityContext": security});
+    let spec = json!({"containers": [container], "volumes": [volume], "securityContext": security});
     let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
     let fields = FieldSource::on_a_test_node(&pod);
     let fields = FieldSource { node: "gw-1", ..fields };
-    let found = resolve(&fields, objects, &|_| Err("no token".to_owned()));
+    let tokens = |claim: &TokenClaim| match claim.audience.as_deref() {
+        Some("vault") => Ok(TokenFile::Token(Token::new("SECRET", "2026-01-01T00:00:00Z"))),
+        Some("kept") => Ok(TokenFile::Kept),
+        _ => Err("no cloud".to_owned()),
+    };
+    let found = resolve(&fields, objects, &tokens);
     let found = found.map_err(|reason| reason.message)?.remove(0).content;
     let VolumeContent::Driver(volume) = found else { panic!("{found:?}") };
     Ok(*volume)
@@ -160,15 +172,41 @@ fn an_inline_volume_needs_a_driver_that_makes_such_and_its_own_secret() {
 }
 
 #[test]
-fn what_this_node_cannot_do_for_a_driver_is_refused_by_its_name() {
-    let tokens = json!({"attachRequired": false, "tokenRequests": [{"audience": "vault"}]});
-    let why = of_claim(&claimed(Some(tokens), None)).expect_err("tokens");
-    assert!(why.contains("tokenRequests"), "{why}");
+fn a_driver_gets_the_tokens_that_it_asks_for_as_an_attribute_or_as_a_secret() {
+    const KEY: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+    let of = |audiences: &[&str], in_secrets: bool| {
+        let requests: Vec<_> = audiences.iter().map(|it| json!({"audience": it})).collect();
+        let driver = json!({
+            "attachRequired": false, "requiresRepublish": true, "tokenRequests": requests,
+            "serviceAccountTokenInSecrets": in_secrets,
+        });
+        of_claim(&claimed(Some(driver), None))
+    };
+    let found = of(&["vault", "kept"], false).expect("whole");
+    let token = r#"{"vault":{"expirationTimestamp":"2026-01-01T00:00:00Z","token":"SECRET"}}"#;
+    assert_eq!((&*found.tokens.0[KEY], found.republishes), (token, true));
+    assert!(!format!("{found:?}").contains("SECRET"), "{found:?}");
+    let secret = of(&["vault"], true).expect("whole");
+    assert!(secret.tokens.0.is_empty() && secret.publish_secrets.0[KEY].contains("SECRET"));
+    let kept = of(&["kept"], false).expect("whole");
+    assert!(kept.tokens.0.is_empty(), "the cloud issues none at present");
+    let why = of(&["vault", "other"], false).expect_err("none yet");
+    assert!(why.contains("failed to get service account token attributes: no cloud"), "{why}");
+}
+
+#[test]
+fn a_volume_without_a_file_system_is_a_block_device_and_has_no_group() {
     let block = json!({"metadata": {"name": "pv-1"}, "spec": {
-        "csi": {"driver": DRIVER, "volumeHandle": "h"}, "volumeMode": "Block"}});
+        "csi": {"driver": DRIVER, "volumeHandle": "h", "fsType": "ext4"}, "volumeMode": "Block",
+        "accessModes": ["ReadWriteOnce"]}});
     let mut objects = claimed(Some(json!({"attachRequired": false})), None);
     let key = "null/persistentvolume/pv-1".parse().expect("a key");
     objects.insert(&key, "", block.to_string().as_bytes()).expect("a volume");
-    let why = of_claim(&objects).expect_err("a device");
-    assert!(why.contains("volumeMode"), "{why}");
+    let claim = || json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
+    let mounts = json!({"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let why = of_pod(mounts, claim(), &objects).expect_err("it is mounted");
+    assert!(why.contains("is specified in volumeMounts"), "{why}");
+    let device = json!({"name": "c", "volumeDevices": [{"name": "v", "devicePath": "/dev/v"}]});
+    let found = of_pod(device, claim(), &objects).expect("whole");
+    assert_eq!((found.is_block, found.group), (true, None));
 }
