@@ -18,12 +18,13 @@ use headwater_csi::proto::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
 use headwater_csi::proto::volume_capability::AccessType;
+use headwater_csi::proto::volume_usage::Unit;
 use headwater_csi::proto::{
     NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse, NodeGetInfoRequest,
-    NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
-    NodeServiceCapability, NodeStageVolumeRequest, NodeStageVolumeResponse,
-    NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
-    NodeUnstageVolumeResponse,
+    NodeGetInfoResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
+    NodePublishVolumeRequest, NodePublishVolumeResponse, NodeServiceCapability,
+    NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnpublishVolumeRequest,
+    NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, VolumeUsage,
 };
 use headwater_daemon::DaemonError;
 use nix::sys::stat::{Mode, SFlag, mknod};
@@ -38,6 +39,12 @@ use crate::error::LabError;
 
 /// The file of a published volume.
 pub const VOLUME_FILE: &str = "volume";
+
+/// The size of every volume, as the driver measures it.
+pub const VOLUME_BYTES: i64 = 1 << 30;
+
+/// What is used of every volume, as the driver measures it.
+pub const VOLUME_BYTES_USED: i64 = 1 << 20;
 
 /// A fault of one call.
 #[derive(Clone, Debug)]
@@ -417,13 +424,35 @@ impl Node for Service {
         self.0.act("NodeUnpublishVolume", &volume_id, unpublish).await
     }
 
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
+        let NodeGetVolumeStatsRequest { volume_id, volume_path, .. } = request.into_inner();
+        let measure = move |state: &mut State| {
+            if !state.published.contains(&volume_path) {
+                state.wrongs.push(format!("{volume_path} is measured and not published"));
+            }
+            let usage = VolumeUsage {
+                available: VOLUME_BYTES - VOLUME_BYTES_USED,
+                total: VOLUME_BYTES,
+                used: VOLUME_BYTES_USED,
+                unit: Unit::Bytes.into(),
+            };
+            Ok(NodeGetVolumeStatsResponse { usage: vec![usage] })
+        };
+        self.0.act("NodeGetVolumeStats", &volume_id, measure).await
+    }
+
     async fn node_get_capabilities(
         &self,
         _: Request<NodeGetCapabilitiesRequest>,
     ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
         let stages = self.0.settings.stages;
         // The last one is of a later version.
-        let numbers = stages.then_some(i32::from(Type::StageUnstageVolume)).into_iter().chain([99]);
+        let others = [i32::from(Type::GetVolumeStats), 99];
+        let numbers =
+            stages.then_some(i32::from(Type::StageUnstageVolume)).into_iter().chain(others);
         let one = |number| NodeServiceCapability {
             r#type: Some(Capability::Rpc(Rpc { r#type: number })),
         };

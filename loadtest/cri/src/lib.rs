@@ -48,7 +48,9 @@ mod version;
 
 pub use cgroups::Cgroup;
 pub use containerd::{Containerd, ContainerdSettings};
-pub use driver::{Driver, DriverFault, DriverSettings, VOLUME_FILE};
+pub use driver::{
+    Driver, DriverFault, DriverSettings, VOLUME_BYTES, VOLUME_BYTES_USED, VOLUME_FILE,
+};
 pub use error::LabError;
 pub use image::{BUSYBOX_IMAGE, Image, ImageBlobs, PAUSE_IMAGE, blob_digest};
 pub use loop_device::LoopDevice;

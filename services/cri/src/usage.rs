@@ -9,7 +9,7 @@ use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::runtime::{
     ContainerDisk, ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodDisk, PodUsage,
-    RuntimeError, Usage,
+    RuntimeError, Usage, VolumeUsage,
 };
 
 use crate::cgroup_files::CgroupFiles;
@@ -75,6 +75,20 @@ impl Usage for CriRuntime {
         };
         let measured = tokio::task::spawn_blocking(measuring).await;
         measured.map(Some).map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
+    }
+
+    async fn volumes(&self, pod: &PodUid, volumes: &[String]) -> BTreeMap<String, VolumeUsage> {
+        let files = self.inner().files.clone();
+        let (pod, volumes) = (pod.clone(), volumes.to_vec());
+        let measuring = move || {
+            let measured = volumes.into_iter().filter_map(|name| {
+                let usage = files.volume_statistics(&pod, &name)?;
+                Some((name, usage))
+            });
+            measured.collect()
+        };
+        // It ends by itself only when the runtime does.
+        tokio::task::spawn_blocking(measuring).await.unwrap_or_default()
     }
 
     async fn file_systems(&self) -> Result<Vec<FileSystemUsage>, RuntimeError> {

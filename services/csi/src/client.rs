@@ -160,6 +160,15 @@ impl DriverClient {
         self.call("NodeUnpublishVolume", self.call_within, response).await.map(drop)
     }
 
+    /// What a published volume uses.
+    pub(crate) async fn statistics(
+        &self,
+        it: proto::NodeGetVolumeStatsRequest,
+    ) -> Result<proto::NodeGetVolumeStatsResponse, CallError> {
+        let mut client = self.node();
+        self.call("NodeGetVolumeStats", ANSWER_WITHIN, client.node_get_volume_stats(it)).await
+    }
+
     fn node(&self) -> NodeClient<Channel> {
         NodeClient::new(unix_channel(&self.socket))
     }

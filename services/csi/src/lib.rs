@@ -19,6 +19,7 @@
 //! | `unstaging` | takes volumes back from the node that no pod uses |
 //! | [`registry`], [`sockets`] | the drivers of the node; the sockets by which they register (pure) |
 //! | `registrar` | asks a new socket which driver it is |
+//! | `statistics` | what a published volume uses |
 //! | [`client`] | calls with deadlines |
 //! | `group` | gives the files of a volume to the pod's group |
 //! | `turns` | one operation on a pod or a volume at a time |
@@ -34,6 +35,7 @@ mod records;
 mod registrar;
 pub mod registry;
 pub mod sockets;
+mod statistics;
 mod turns;
 mod unstaging;
 mod volumes;

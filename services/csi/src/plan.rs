@@ -22,6 +22,8 @@ use crate::proto::{
 pub struct Capabilities {
     /// Volumes are staged once a node, then published to pods.
     pub stages: bool,
+    /// The driver measures its volumes.
+    pub measures: bool,
     /// The driver gives the files of a volume to the pod's group.
     pub mount_group: bool,
     /// The driver distinguishes one writing pod from many of a node.
@@ -35,6 +37,7 @@ impl Capabilities {
             let Some(CapabilityType::Rpc(rpc)) = &capability.r#type else { continue };
             match Type::try_from(rpc.r#type) {
                 Ok(Type::StageUnstageVolume) => found.stages = true,
+                Ok(Type::GetVolumeStats) => found.measures = true,
                 Ok(Type::VolumeMountGroup) => found.mount_group = true,
                 Ok(Type::SingleNodeMultiWriter) => found.multi_writer = true,
                 _ => {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_edged::container::driver_volume::{DriverVolume, VolumeSource};
 use headwater_edged::pod::{PodRecord, PodUid};
-use headwater_edged::runtime::{RuntimeError, StatedDriver, VolumeDrivers};
+use headwater_edged::runtime::{FileSystemUsage, RuntimeError, StatedDriver, VolumeDrivers};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -23,7 +23,7 @@ use crate::proto::NodeUnpublishVolumeRequest;
 use crate::records::{self, PodData};
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
-use crate::{group, registrar, unstaging};
+use crate::{group, registrar, statistics, unstaging};
 
 /// The time for which an operation waits for another one on the same pod or volume: as long as a call.
 const TURN_WITHIN: Duration = Duration::from_mins(2);
@@ -402,6 +402,20 @@ impl VolumeDrivers for CsiVolumes {
         }
         inner.unused.notify_one();
         failed.map_or(Ok(()), Err)
+    }
+
+    async fn usage(&self, pod: &PodUid) -> BTreeMap<PathBuf, Option<FileSystemUsage>> {
+        let used = self.inner.ledger().of_pod(pod.as_str());
+        let mut measured = BTreeMap::new();
+        for (place, id) in used {
+            let usage = statistics::measure(&self.inner, &place, &id).await;
+            if let Err(why) = &usage {
+                tracing::debug!(driver = id.driver, volume = place.spec_name, why, "not measured");
+            }
+            let target = self.inner.layout.target(&place.pod, &place.spec_name);
+            measured.insert(target, usage.ok());
+        }
+        measured
     }
 }
 

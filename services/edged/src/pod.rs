@@ -345,7 +345,7 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 /// The claim of a volume. That of an ephemeral volume, which the cluster makes, has the names of pod and volume.
-pub(crate) fn claim_name<'a>(pod: &Pod, volume: &'a Volume) -> Option<Cow<'a, str>> {
+pub fn claim_name<'a>(pod: &Pod, volume: &'a Volume) -> Option<Cow<'a, str>> {
     if let Some(claim) = &volume.persistent_volume_claim {
         return Some(Cow::Borrowed(&claim.claim_name));
     }

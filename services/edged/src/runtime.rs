@@ -51,7 +51,7 @@ pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
 pub use streams::{StreamAddress, StreamRequest, Streams};
 pub use usage::{
     ContainerDisk, ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodDisk, PodUsage,
-    ProcessUsage, Usage,
+    ProcessUsage, Usage, VolumeUsage,
 };
 
 /// Runs the sandboxes and containers of pods.

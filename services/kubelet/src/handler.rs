@@ -24,6 +24,7 @@ use crate::response::{Body, json, text};
 use crate::route::{ContainerPath, HealthCheck, Route, RouteError};
 use crate::server::{Door, Server, serve};
 use crate::stall::WriteTime;
+use crate::usage::VolumeStatistics;
 use crate::{container_logs, metrics, streams, usage};
 
 /// How long the pod worker may take to answer before it counts as stuck: its longest step.
@@ -75,6 +76,7 @@ struct ServerState {
     pods: NodePods,
     limits: KubeletLimits,
     metrics: ServerMetrics,
+    volumes: VolumeStatistics,
     streams: Arc<Semaphore>,
     logs: Arc<Semaphore>,
 }
@@ -110,6 +112,7 @@ impl Kubelet {
             pods,
             limits,
             metrics: ServerMetrics::new(),
+            volumes: VolumeStatistics::default(),
             streams: Arc::new(Semaphore::new(limits.streams)),
             logs: Arc::new(Semaphore::new(limits.logs)),
         }))
@@ -136,11 +139,19 @@ impl Kubelet {
                 let pods = self.pods().await?.into_iter();
                 encoded(pods.filter_map(|pod| self.running(pod)).collect())
             }
-            Route::Metrics => Ok(metrics::answer(&self.0.metrics, pods, &self.pods().await?)),
+            Route::Metrics => {
+                let listed = self.pods().await?;
+                let volumes = self.0.volumes.latest(pods, &listed);
+                Ok(metrics::answer(&self.0.metrics, pods, &listed, &volumes))
+            }
             Route::ResourceMetrics => {
                 usage::resource(pods, &self.pods().await?).await.map_err(of_runtime)
             }
-            Route::Summary => usage::summary(pods, &self.pods().await?).await.map_err(of_runtime),
+            Route::Summary => {
+                let listed = self.pods().await?;
+                let volumes = self.0.volumes.latest(pods, &listed);
+                usage::summary(pods, &listed, &volumes).await.map_err(of_runtime)
+            }
             Route::ContainerMetrics => {
                 usage::cadvisor(pods, &self.pods().await?).await.map_err(of_runtime)
             }

@@ -1,6 +1,7 @@
 //! Numbers of the server and of its pods, under a kubelet's names.
 
 mod probes;
+mod volumes;
 
 use headwater_edged::NodePods;
 use headwater_edged::pod::PodUid;
@@ -11,7 +12,9 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 pub(crate) use self::probes::of_probes;
+use self::volumes::of_volumes;
 use crate::response::{Body, of_type, text, whole};
+use crate::usage::VolumesByPod;
 
 /// The media type of the text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -71,11 +74,17 @@ impl Drop for InFlight<'_> {
 }
 
 /// `/metrics`.
-pub(crate) fn answer(metrics: &ServerMetrics, pods: &NodePods, listed: &[Pod]) -> Response<Body> {
-    let gathered = of_pods(pods, listed).map(|registry| {
+pub(crate) fn answer(
+    metrics: &ServerMetrics,
+    pods: &NodePods,
+    listed: &[Pod],
+    volumes: &VolumesByPod,
+) -> Response<Body> {
+    let gathered = of_pods(pods, listed).and_then(|registry| {
         let mut families = metrics.registry.gather();
         families.extend(registry.gather());
-        families
+        families.extend(of_volumes(listed, volumes)?);
+        Ok(families)
     });
     response(gathered)
 }

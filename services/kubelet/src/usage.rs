@@ -4,6 +4,7 @@ mod cadvisor;
 mod machine;
 mod resource;
 mod summary;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 pub(crate) use self::cadvisor::cadvisor;
 pub(crate) use self::resource::resource;
 pub(crate) use self::summary::summary;
+pub(crate) use self::volumes::{VolumeStatistics, VolumesByPod};
 
 /// Nanoseconds of a second.
 const NANOS: f64 = 1e9;

@@ -21,7 +21,7 @@ use crate::fake_edge::{FakeEdge, latest_status};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The interval between two looks.
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Runs until it is asked to end.
 pub(crate) const FOREVER: &str = "trap 'exit 0' TERM; sleep 100000 & wait";

@@ -6,9 +6,9 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::bench::{Bench, DEADLINE, FOREVER, pod, uid, with_bench};
+use crate::bench::{Bench, DEADLINE, FOREVER, POLL, pod, uid, with_bench};
 
 /// Streams at a time: the limit of a node.
 const STREAMS: usize = 50;
@@ -164,6 +164,60 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
 }
 
 #[test]
+fn volumes_of_a_pod_are_measured_and_those_of_claims_are_metrics() {
+    with_bench(Vec::new, |bench| async move {
+        bench.edge.apply(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "shop", "uid": "c1"}, "spec": {},
+        }));
+        let script = "head -c 300000 /dev/zero > /data/file; sync; touch /data/done; sleep 1000000";
+        let mut web = pod("web", script);
+        let container = &mut web["spec"]["containers"][0];
+        container["volumeMounts"] = json!([
+            {"name": "data", "mountPath": "/data"}, {"name": "scratch", "mountPath": "/scratch"}]);
+        // It is ready when the file is there.
+        container["readinessProbe"] =
+            json!({"exec": {"command": ["test", "-e", "/data/done"]}, "periodSeconds": 1});
+        web["spec"]["volumes"] = json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "host", "hostPath": {"path": "/tmp"}},
+        ]);
+        bench.run(&[web]).await;
+        // The first request begins the measurement.
+        let end = Instant::now() + DEADLINE;
+        let summary = loop {
+            let (status, text) = get(&bench, "/stats/summary").await;
+            assert_eq!(status, 200, "{text}");
+            let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let volumes = summary["pods"][0]["volume"].as_array().map_or(0, Vec::len);
+            if volumes > 0 {
+                break summary;
+            }
+            assert!(Instant::now() < end, "{summary}");
+            tokio::time::sleep(POLL).await;
+        };
+        let volumes = summary["pods"][0]["volume"].as_array().expect("volumes");
+        let [data, scratch] = &volumes[..] else { panic!("two are the pod's: {volumes:?}") };
+        assert_eq!(data["pvcRef"], json!({"name": "data", "namespace": "shop"}));
+        let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
+        let used = number(data, "usedBytes");
+        assert!((300_000..1 << 20).contains(&used), "{data}");
+        assert!(number(data, "capacityBytes") > used && number(data, "inodesUsed") == 3, "{data}");
+        assert_eq!(
+            (&scratch["name"], number(scratch, "capacityBytes")),
+            (&json!("scratch"), 1 << 20)
+        );
+        assert!(scratch["pvcRef"].is_null(), "{scratch}");
+        let (_, metrics) = get(&bench, "/metrics").await;
+        let line = format!(
+            "kubelet_volume_stats_used_bytes{{namespace=\"shop\",persistentvolumeclaim=\"data\"}} {used}\n"
+        );
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    });
+}
+
+#[test]
 fn what_is_not_there_is_refused_in_a_kubelets_words() {
     with_bench(Vec::new, |bench| async move {
         bench.run(&[pod("web", FOREVER)]).await;
@@ -278,7 +332,7 @@ fn a_log_that_is_followed_ends_with_its_run_and_a_port_answers() {
 
 /// What the port says. The server is not there between two connections.
 async fn until_served(bench: &Bench) -> String {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
+    let deadline = Instant::now() + DEADLINE;
     loop {
         let stream = bench.client.port("shop", "port", 8080).await.expect("a stream");
         let (mut input, mut output) = stream.split();
@@ -293,6 +347,6 @@ async fn until_served(bench: &Bench) -> String {
         if !served.is_empty() {
             return String::from_utf8(served).expect("text");
         }
-        assert!(tokio::time::Instant::now() < deadline, "nothing is served");
+        assert!(Instant::now() < deadline, "nothing is served");
     }
 }

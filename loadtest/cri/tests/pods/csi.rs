@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri_lab::{
-    BUSYBOX_IMAGE, Driver, DriverFault, DriverSettings, LoopDevice, VOLUME_FILE,
+    BUSYBOX_IMAGE, Driver, DriverFault, DriverSettings, LoopDevice, VOLUME_BYTES,
+    VOLUME_BYTES_USED, VOLUME_FILE,
 };
 use headwater_csi::{CsiSettings, CsiVolumes};
 use headwater_edged::runtime::NodeRuntime;
@@ -398,6 +399,11 @@ async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back(
         (content == "h-1").then_some(())
     };
     assert!(until(read).await.is_some(), "the container reads the volume");
+    let (pod_uid, names) = (uid("reads").try_into().expect("a UID"), ["data".to_owned()]);
+    let measured = edged.pods().runtime().volume_usage(&pod_uid, &names).await;
+    let found = measured.get("data").map(|it| (it.capacity.bytes, it.used.bytes));
+    let expected = [VOLUME_BYTES, VOLUME_BYTES_USED].map(|it| it.try_into().expect("a size"));
+    assert_eq!(found, Some((expected[0], expected[1])), "as the driver measures it");
     let outside = node.target("reads", "pv-1").join(VOLUME_FILE);
     assert!(!outside.exists(), "it is mounted there, and here is the folder below");
     node.bench.delete(&pod).await;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
-use super::RuntimeError;
+use super::{FileSystemUsage, RuntimeError};
 use crate::container::driver_volume::DriverVolume;
 use crate::pod::{PodRecord, PodUid};
 
@@ -53,4 +53,8 @@ pub trait VolumeDrivers: Send + Sync + 'static {
     /// # Errors
     /// [`RuntimeError::Driver`] of a volume that is still published.
     async fn unpublish(&self, pod: &PodUid) -> Result<(), RuntimeError>;
+
+    /// The usage of each volume that is published for the pod, by its path; `None`: its driver does not measure it, or
+    /// does not answer.
+    async fn usage(&self, pod: &PodUid) -> BTreeMap<PathBuf, Option<FileSystemUsage>>;
 }

@@ -1,5 +1,6 @@
 //! The runtime of one node: the set of seams that it implements.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
@@ -11,7 +12,10 @@ use tokio::sync::mpsc;
 
 use super::hollow::HollowRuntime;
 use super::process::ProcessRuntime;
-use super::{Features, Images, Runtime, RuntimeError, Streams, Usage, VolumeDrivers};
+use super::{
+    Features, FileSystemUsage, Images, Runtime, RuntimeError, Streams, Usage, VolumeDrivers,
+    VolumeUsage,
+};
 use crate::config::{RuntimeKind, Settings};
 use crate::devices::DeviceServer;
 use crate::pod::PodUid;
@@ -123,6 +127,25 @@ impl NodeRuntime {
     /// Resource usage; `None` if it is not measured.
     pub fn usage(&self) -> Option<&Arc<dyn Usage>> {
         self.usage.as_ref()
+    }
+
+    /// The usage of these volumes of a pod, by name, as its drivers measure it or the runtime. What is not measured is
+    /// absent.
+    pub async fn volume_usage(
+        &self,
+        pod: &PodUid,
+        volumes: &[String],
+    ) -> BTreeMap<String, FileSystemUsage> {
+        let Some(usage) = &self.usage else { return BTreeMap::new() };
+        let mut of_drivers = match &self.drivers {
+            Some(drivers) => drivers.usage(pod).await,
+            None => BTreeMap::new(),
+        };
+        let found = usage.volumes(pod, volumes).await.into_iter();
+        let measured = found.filter_map(|(name, VolumeUsage { place, system })| {
+            Some((name, of_drivers.remove(&place).unwrap_or(system)?))
+        });
+        measured.collect()
     }
 
     /// Storage drivers; `None` if pods have no volumes of drivers.

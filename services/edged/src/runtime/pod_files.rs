@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{DiskUsage, Exit, LogQuery, RuntimeError};
+use super::{DiskUsage, Exit, FileSystemUsage, LogQuery, RuntimeError, VolumeUsage};
 use crate::container::block_device::BlockDevice;
 use crate::container::claim::ClaimView;
 use crate::container::devices::DeviceNode;
@@ -384,6 +384,21 @@ impl PodFiles {
     /// What a volume of a pod takes on its file system.
     pub fn volume_usage(&self, pod: &PodUid, volume: &str) -> DiskUsage {
         DiskUsage::of(&self.0.paths.volumes(pod).join(volume))
+    }
+
+    /// The usage of a volume of a pod; `None`: there is no such volume. What lies in the node's own directories is counted
+    /// file by file, and else the whole file system is the volume's, as for a kubelet.
+    pub fn volume_statistics(&self, pod: &PodUid, volume: &str) -> Option<VolumeUsage> {
+        let path = self.0.paths.volumes(pod).join(volume);
+        let found = fs::symlink_metadata(&path).ok()?;
+        let place = if found.is_symlink() { fs::read_link(&path).ok()? } else { path };
+        let in_memory = self.0.secrets.volume(pod, volume);
+        let is_own = place.starts_with(self.0.paths.dir()) || in_memory.as_ref() == Some(&place);
+        let mut system = place.is_dir().then(|| FileSystemUsage::of(&place).ok()).flatten();
+        if let Some(system) = system.as_mut().filter(|_| is_own) {
+            system.used = DiskUsage::of(&place);
+        }
+        Some(VolumeUsage { place, system })
     }
 
     /// Removes the logs of pods that have no record and are not in `here`.

@@ -39,6 +39,12 @@ pub trait Usage: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The usage of these volumes of a pod, by name. One that is not there is absent, as all are by default.
+    async fn volumes(&self, pod: &PodUid, volumes: &[String]) -> BTreeMap<String, VolumeUsage> {
+        let _ = (pod, volumes);
+        BTreeMap::new()
+    }
+
     /// The usage of the file systems that hold images, containers and volumes.
     ///
     /// # Errors
@@ -144,6 +150,15 @@ pub struct FileSystemUsage {
     pub capacity: DiskUsage,
     /// What a user without rights can still get. It may be less than what is not in use.
     pub available: DiskUsage,
+}
+
+/// The usage of a volume of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeUsage {
+    /// Its place on the node.
+    pub place: PathBuf,
+    /// What it takes of its file system, and the size of that; `None`: it has none.
+    pub system: Option<FileSystemUsage>,
 }
 
 /// Files and directories of one tree that are counted. A larger tree is counted in part.

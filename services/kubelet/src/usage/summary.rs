@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::machine::{self, MachineUsage};
+use super::volumes::{VolumeNumbers, VolumesByPod};
 use super::{PodNumbers, measured, measuring};
 use crate::response::{Body, json as encoded};
 
@@ -18,6 +19,7 @@ use crate::response::{Body, json as encoded};
 pub(crate) async fn summary(
     pods: &NodePods,
     listed: &[Pod],
+    volumes: &VolumesByPod,
 ) -> Result<Response<Body>, RuntimeError> {
     let named = measured(pods, listed).await?;
     let systems = measuring(pods)?.file_systems().await?;
@@ -30,7 +32,10 @@ pub(crate) async fn summary(
         let images = systems.get(1).unwrap_or(own);
         node["runtime"] = json!({"imageFs": of_file_system(images, now)});
     }
-    let of_pods: Vec<Value> = named.iter().map(|pod| of_pod(pod, now)).collect();
+    let of_pods: Vec<Value> = named
+        .iter()
+        .map(|pod| of_pod(pod, volumes.get(pod.uid).map(Vec::as_slice).unwrap_or_default(), now))
+        .collect();
     let summary = json!({"node": node, "pods": of_pods});
     Ok(encoded(summary.to_string().into_bytes()))
 }
@@ -43,7 +48,7 @@ fn of_machine(machine: &MachineUsage, now: Timestamp) -> Value {
     stats
 }
 
-fn of_pod(pod: &PodNumbers<'_>, now: Timestamp) -> Value {
+fn of_pod(pod: &PodNumbers<'_>, volumes: &[VolumeNumbers], now: Timestamp) -> Value {
     let containers = pod.usage.containers.iter().map(|container| {
         let mut stats = of_processes(&container.processes, now);
         stats["name"] = json!(container.container);
@@ -59,6 +64,16 @@ fn of_pod(pod: &PodNumbers<'_>, now: Timestamp) -> Value {
     stats["containers"] = containers.collect();
     stats["process_stats"] = json!({"process_count": pod.usage.processes.count});
     stats["ephemeral-storage"] = of_disk(pod.disk(), now);
+    stats["volume"] = volumes.iter().map(|volume| of_volume(volume, pod.namespace)).collect();
+    stats
+}
+
+fn of_volume(volume: &VolumeNumbers, namespace: &str) -> Value {
+    let mut stats = of_file_system(&volume.system, volume.at);
+    stats["name"] = json!(volume.name);
+    if let Some(claim) = &volume.claim {
+        stats["pvcRef"] = json!({"name": claim, "namespace": namespace});
+    }
     stats
 }
 
