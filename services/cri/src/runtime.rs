@@ -7,7 +7,7 @@ mod container_request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -647,6 +647,16 @@ impl Runtime for CriRuntime {
         inner.files.remove(pod).await?;
         let removed = inner.cgroups.remove(&pod.uid).await;
         removed.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
+    }
+
+    async fn volume_file(
+        &self,
+        pod: &PodUid,
+        volume: &str,
+        path: &Path,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        self.inner.files.read(pod, volume, path, bytes_max).await
     }
 
     fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {

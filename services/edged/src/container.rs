@@ -27,6 +27,7 @@ pub mod quantity;
 pub mod requests;
 pub mod termination;
 pub(crate) mod token;
+pub(crate) mod variable_file;
 pub mod volume;
 pub(crate) mod volume_content;
 mod volume_files;

@@ -12,8 +12,10 @@ use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
 use crate::container::downward_api::FieldSource;
+use crate::container::environment::{self, VariableSources};
 use crate::container::requests::Amounts;
 use crate::container::token::TokenFile;
+use crate::container::variable_file::VariableFiles;
 use crate::container::volume::Volume;
 use crate::container::volume_content;
 use crate::container::{LaunchSpec, WaitReason};
@@ -83,7 +85,9 @@ fn of_pod(
         .map(|container| {
             let base = BTreeMap::new();
             let objects = desired.objects();
-            let launch = crate::container::environment::launch(container, &base, &fields, objects);
+            let files = VariableFiles::new();
+            let sources = VariableSources { fields: &fields, objects, files: Some(&files) };
+            let launch = environment::launch(container, &base, sources);
             (container.name.clone(), launch)
         })
         .collect();

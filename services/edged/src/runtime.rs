@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -225,6 +225,22 @@ pub trait Runtime: Send + Sync + 'static {
     /// Removes everything of a pod whose containers have ended: sandbox, containers, volumes, logs and cgroup.
     /// On success nothing of the pod is left but its record. When it fails, it can be repeated.
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError>;
+
+    /// The content of a file of a volume that containers of the pod write to. No link leads out of the volume. By default
+    /// there is none.
+    ///
+    /// # Errors
+    /// There is no such file, or it has more bytes than `bytes_max`.
+    async fn volume_file(
+        &self,
+        pod: &PodUid,
+        volume: &str,
+        path: &Path,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let _ = (pod, volume, path, bytes_max);
+        Err(RuntimeError::Unsupported { verb: "read files of volumes" })
+    }
 
     /// The log files of a container's run, oldest first, with lines in the form of the CRI. Empty
     /// if there is none.

@@ -12,12 +12,24 @@ use crate::container::credentials;
 use crate::container::devices::ContainerDevices;
 use crate::container::downward_api::{self, FieldSource};
 use crate::container::termination::{StopSignal, TerminationMessage};
+use crate::container::variable_file::{self, VariableFiles};
 use crate::container::{LaunchSpec, Mount, Propagation, RecursiveReadOnly, WaitReason};
 use crate::desired::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
 
 /// The longest path that Linux takes, with its final zero: `PATH_MAX`.
 const PATH_BYTES_MAX: usize = 4 << 10;
+
+/// What variables take their values from.
+#[derive(Clone, Copy)]
+pub(crate) struct VariableSources<'a> {
+    /// The fields of the pod.
+    pub(crate) fields: &'a FieldSource<'a>,
+    /// The objects at hand.
+    pub(crate) objects: &'a Objects,
+    /// The files that the container's variables name; `None`: they were not read yet.
+    pub(crate) files: Option<&'a VariableFiles>,
+}
 
 /// The value of a variable.
 enum VariableValue<'a> {
@@ -39,8 +51,9 @@ pub(crate) fn check(
     objects: &Objects,
 ) -> Result<(), WaitReason> {
     let mut space = ArgumentSpace::new();
+    let sources = VariableSources { fields, objects, files: None };
     let checked = check_container(container).and_then(|()| {
-        definitions(container, fields, objects, &mut space, &mut |_, name, value| {
+        definitions(container, sources, &mut space, &mut |_, name, value| {
             let (VariableValue::Expression(text) | VariableValue::Text(text)) = value;
             check_variable(name, text)
         })?;
@@ -60,12 +73,12 @@ pub(crate) fn check(
 pub(crate) fn launch(
     container: &Container,
     base: &BTreeMap<String, String>,
-    fields: &FieldSource<'_>,
-    objects: &Objects,
+    sources: VariableSources<'_>,
 ) -> Result<LaunchSpec, WaitReason> {
+    let VariableSources { fields, .. } = sources;
     check_container(container).map_err(config_error)?;
     let mut space = ArgumentSpace::new();
-    let env = environment(container, base, fields, objects, &mut space).map_err(config_error)?;
+    let env = environment(container, base, sources, &mut space).map_err(config_error)?;
     let mut words = arguments(container, &env, &mut space).map_err(config_error)?;
     let args = words.split_off(container.command.as_ref().map_or(0, Vec::len));
     let mounts = mounts(fields.pod, container, Some(&env)).map_err(config_error)?;
@@ -126,15 +139,14 @@ fn arguments(
 fn environment(
     container: &Container,
     base: &BTreeMap<String, String>,
-    fields: &FieldSource<'_>,
-    objects: &Objects,
+    sources: VariableSources<'_>,
     space: &mut ArgumentSpace,
 ) -> Result<BTreeMap<String, String>, String> {
     let mut env = BTreeMap::new();
     for (name, value) in base {
         insert(&mut env, space, name, value.clone())?;
     }
-    definitions(container, fields, objects, space, &mut |space, name, value| {
+    definitions(container, sources, space, &mut |space, name, value| {
         let value = match value {
             VariableValue::Expression(text) => expand(text, &env, TEXT_BYTES_MAX)
                 .map_err(|why| format!("environment variable {name:?}: {why}"))?,
@@ -173,11 +185,11 @@ fn check_variable(name: &str, value: &str) -> Result<(), String> {
 /// that names nothing is left out.
 fn definitions(
     container: &Container,
-    fields: &FieldSource<'_>,
-    objects: &Objects,
+    sources: VariableSources<'_>,
     space: &mut ArgumentSpace,
     define: &mut dyn FnMut(&mut ArgumentSpace, &str, VariableValue<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
+    let VariableSources { fields, objects, .. } = sources;
     let namespace = namespace(fields.pod);
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
@@ -224,7 +236,7 @@ fn definitions(
                 define(VariableValue::Expression(text))?;
             }
             Some(_) => {
-                if let Some(text) = referred_value(variable, container, fields, objects)? {
+                if let Some(text) = referred_value(variable, container, sources)? {
                     define(VariableValue::Text(&text))?;
                 }
             }
@@ -238,8 +250,7 @@ fn definitions(
 fn referred_value<'o>(
     variable: &EnvVar,
     container: &Container,
-    fields: &FieldSource<'_>,
-    objects: &'o Objects,
+    VariableSources { fields, objects, files }: VariableSources<'o>,
 ) -> Result<Option<Cow<'o, str>>, String> {
     let Some(from) = &variable.value_from else { return Ok(None) };
     let namespace = namespace(fields.pod);
@@ -263,6 +274,11 @@ fn referred_value<'o>(
     if let Some(reference) = &from.resource_field_ref {
         return downward_api::resource(fields, reference, Some(container))
             .map(|text| Some(text.into()));
+    }
+    if let Some(reference) = &from.file_key_ref {
+        variable_file::check(fields.pod, reference)?;
+        let value = files.map(|files| variable_file::value(reference, files)).transpose()?;
+        return Ok(value.flatten().map(Cow::from));
     }
     Ok(None)
 }

@@ -30,5 +30,8 @@ const CRI: &[Column] = &[Column::Cri];
 /// The runtimes that are no container runtime of the machine.
 const OTHERS: &[Column] = &[Column::Process, Column::Hollow, Column::Memory];
 
+/// The runtimes whose containers write no files.
+const WITHOUT_FILES: &[Column] = &[Column::Hollow, Column::Memory];
+
 /// The runtimes that have no containers of images.
 const WITHOUT_IMAGES: &[Column] = &[Column::Process, Column::Hollow];

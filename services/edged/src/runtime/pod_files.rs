@@ -193,6 +193,26 @@ impl PodFiles {
         .await
     }
 
+    /// The content of a file of a volume that containers write to.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Volume`]: there is no such file, it lies outside the volume, or it is too large.
+    pub async fn read(
+        &self,
+        pod: &PodUid,
+        volume: &str,
+        path: &Path,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let place = self.0.paths.volumes(pod).join(volume);
+        let (volume, path) = (volume.to_owned(), path.to_owned());
+        blocking(move || {
+            parts::read(&place, &path, bytes_max)
+                .map_err(|error| RuntimeError::Volume { volume, cause: error.to_string() })
+        })
+        .await
+    }
+
     /// The block devices of a container, each with its path on the machine.
     ///
     /// # Errors

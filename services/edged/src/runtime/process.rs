@@ -237,6 +237,16 @@ impl Runtime for ProcessRuntime {
         launch::remove(&self.state, pod).await
     }
 
+    async fn volume_file(
+        &self,
+        pod: &PodUid,
+        volume: &str,
+        path: &Path,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        self.state.files.read(pod, volume, path, bytes_max).await
+    }
+
     fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {
         self.state.files.log_files(query)
     }

@@ -17,6 +17,7 @@ use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::backoff::Backoff;
 use crate::container::compute_resources::ComputeResources;
+use crate::container::variable_file::{self, VariableFile, VariableFiles};
 use crate::container::{ContainerCpus, LaunchSpec, WaitReason};
 use crate::cpus::AssignError;
 use crate::event::{Occurrence, Severity, Subject};
@@ -226,12 +227,16 @@ impl Worker {
         };
         let shared = self.shared.clone();
         let Ok(permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
-        let launch = match self.launch(pod, container) {
+        let files = self.read_variable_files(pod, container).await;
+        let launch = match self.launch(pod, container, &files) {
             Ok(launch) => {
                 LaunchSpec { cpus: self.cpus_of(name).await, ..launch.with_devices(devices) }
             }
             Err(reason) => {
-                self.launch_errors.insert(name.to_owned(), LaunchError { reason, is_due: false });
+                // A file changes without a word.
+                let retry = Instant::now() + self.shared.settings.backoff_base;
+                let retry_at = (!files.is_empty()).then_some(retry);
+                self.launch_errors.insert(name.to_owned(), LaunchError { reason, retry_at });
                 return StepOutcome::Changed;
             }
         };
@@ -515,6 +520,23 @@ impl Worker {
                 self.setup = Some(Box::new(SetupFailure::new(reason, now, cap)));
             }
         }
+    }
+
+    /// Reads the files that the container's variables name.
+    async fn read_variable_files(&self, pod: &Pod, container: &Container) -> VariableFiles {
+        let mut files = VariableFiles::new();
+        for file in VariableFile::all(pod, container) {
+            let runtime = &self.shared.runtime;
+            let read = runtime.volume_file(
+                &self.record.uid,
+                &file.volume,
+                file.path.as_ref(),
+                variable_file::BYTES_MAX,
+            );
+            let content = read.await.map_err(|error| error_chain(&error));
+            files.insert(file, content);
+        }
+        files
     }
 
     /// Records what happened to the pod, or to one of its containers.

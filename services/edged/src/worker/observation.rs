@@ -21,7 +21,9 @@ use super::token_tracker::TokenTracker;
 use super::{Worker, container_of};
 use crate::container::compute_resources::{ComputeResources, ResizeMode};
 use crate::container::downward_api::FieldSource;
+use crate::container::environment::VariableSources;
 use crate::container::token::{self, TokenFile};
+use crate::container::variable_file::VariableFiles;
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::desired::compressed_object::CompressedObject;
 use crate::pod;
@@ -32,8 +34,8 @@ use crate::runtime::{PodState, Rejection, RunHistory, RunState, SandboxState};
 pub(super) struct LaunchError {
     /// Why the container waits.
     pub(super) reason: WaitReason,
-    /// Something changed since: the launch is tried again.
-    pub(super) is_due: bool,
+    /// When the launch is tried again; `None`: when an object changes.
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl Worker {
@@ -53,13 +55,14 @@ impl Worker {
                     .forget_failures_of_other_image(container.image.as_deref().unwrap_or_default());
             }
         }
+        let now = Instant::now();
         self.launch_errors.retain(|name, error| {
-            error.is_due = true;
+            error.retry_at = Some(now);
             container_of(pod, name).is_some()
         });
         // The missing object may be here now.
         if let Some(setup) = &mut self.setup {
-            setup.make_due(Instant::now());
+            setup.make_due(now);
         }
     }
 
@@ -121,6 +124,7 @@ impl Worker {
         &self,
         pod: &Pod,
         container: &Container,
+        files: &VariableFiles,
     ) -> Result<LaunchSpec, WaitReason> {
         self.check_fields(pod, container)?;
         let mut base = self.shared.runtime.environment(&self.record.uid, pod, &container.name);
@@ -128,7 +132,9 @@ impl Worker {
         if !self.shared.runtime.features().sandboxes {
             base.insert("HOSTNAME".to_owned(), hostname(pod));
         }
-        environment::launch(container, &base, &self.fields(pod), &self.assignment.objects)
+        let (fields, objects) = (&self.fields(pod), &self.assignment.objects);
+        let sources = VariableSources { fields, objects, files: Some(files) };
+        environment::launch(container, &base, sources)
     }
 
     fn fields<'a>(&'a self, pod: &'a Pod) -> FieldSource<'a> {
@@ -232,7 +238,7 @@ impl Worker {
         for container in pod::every_container(pod) {
             let name = &container.name;
             let facts = containers.entry(name.clone()).or_default();
-            if let Some((reason, retry_at)) = self.obstacle(name, now) {
+            if let Some((reason, retry_at)) = self.obstacle(name) {
                 (facts.refused, facts.retry_at) = (Some(reason.clone()), retry_at);
             }
             if let Some(images) = &self.images {
@@ -262,7 +268,7 @@ impl Worker {
 
     /// Why the container cannot start, and the time of the next attempt. Without a time, something
     /// has to change first.
-    fn obstacle(&self, container: &str, now: Instant) -> Option<(&WaitReason, Option<Instant>)> {
+    fn obstacle(&self, container: &str) -> Option<(&WaitReason, Option<Instant>)> {
         // Without the fields that are refused it would be another pod, whatever else is missing.
         let of_pod = self.missing.as_ref().filter(|_| !self.assignment.findings.refuses_pod());
         if let Some(reason) = of_pod.or(self.refused.get(container)) {
@@ -275,7 +281,7 @@ impl Worker {
             return Some((setup.reason(), Some(setup.retry_at())));
         }
         let error = self.launch_errors.get(container)?;
-        Some((&error.reason, error.is_due.then_some(now)))
+        Some((&error.reason, error.retry_at))
     }
 
     /// Whether the container runs with another image than the spec names, or with resources that demand a restart, and has

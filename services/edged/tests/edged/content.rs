@@ -139,6 +139,43 @@ async fn volumes_lie_below_the_root_and_follow_their_objects_without_a_restart()
 }
 
 #[tokio::test]
+async fn a_variable_comes_from_a_file_that_another_container_wrote_and_is_waited_for() {
+    let root = "$HEADWATER_ROOT/config";
+    let bench = Bench::new(&[]);
+    let shown = bench.path("shown");
+    let mut pod = script_pod("web", "u1", &format!("echo \"$HOST\" > {}", shown.display()));
+    let ready = bench.path("ready");
+    // It writes a file of another form first.
+    let writer = format!(
+        "echo \"HOST=db\" > {root}/env; until [ -e {} ]; do sleep 0.05; done; \
+         echo \"HOST='db.example'\" > {root}/new; mv {root}/new {root}/env; exec sleep 1000",
+        ready.display()
+    );
+    let mounts = json!([{"name": "config", "mountPath": "config"}]);
+    let spec = &mut pod["spec"];
+    spec["volumes"] = json!([{"name": "config", "emptyDir": {}}]);
+    spec["initContainers"] = json!([{
+        "name": "writer", "restartPolicy": "Always", "command": ["/bin/sh", "-c", writer],
+        "volumeMounts": mounts,
+    }]);
+    let reference = json!({"volumeName": "config", "path": "env", "key": "HOST"});
+    spec["containers"][0]["env"] =
+        json!([{"name": "HOST", "valueFrom": {"fileKeyRef": reference}}]);
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    let waits = |status: &Value| {
+        let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+        let words = "a value stands in single quotes";
+        waiting["reason"] == "CreateContainerConfigError"
+            && waiting["message"].as_str().is_some_and(|message| message.contains(words))
+    };
+    bench.edge.until_status("web", "a container that waits for its file", waits).await;
+    std::fs::write(&ready, "").expect("a file");
+    assert_eq!(content(&shown).await, "db.example\n");
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
     let mut by_env = script_pod("by-env", "u1", "exec sleep 1000");
     by_env["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "settings"}}]);

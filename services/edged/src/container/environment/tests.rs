@@ -5,12 +5,28 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::container::variable_file::VariableFile;
 
 fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReason> {
     with_fields(&container, |container, fields| {
         let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
-        launch(container, &base, fields, objects)
+        let file = VariableFile { volume: "v".to_owned(), path: "f".to_owned() };
+        let files = BTreeMap::from([(file, Ok(b"HOST='$(BASE)'".to_vec()))]);
+        launch(container, &base, VariableSources { fields, objects, files: Some(&files) })
     })
+}
+
+#[test]
+fn a_variable_of_a_file_is_known_at_the_launch() {
+    let container = |path: &str| {
+        let reference = json!({"volumeName": "v", "path": path, "key": "HOST"});
+        json!({"name": "c", "env": [{"name": "H", "valueFrom": {"fileKeyRef": reference}}]})
+    };
+    let env = launch_of(container("f"), &objects()).expect("valid").env;
+    assert_eq!(env["H"], "$(BASE)", "it is not expanded");
+    check_of(&container("other"), &objects()).expect("the file may be there by then");
+    let why = launch_of(container("other"), &objects()).expect_err("no file").message;
+    assert!(why.contains("file \"other\" of volume \"v\": it was not read"), "{why}");
 }
 
 fn check_of(container: &Value, objects: &Objects) -> Result<(), WaitReason> {

@@ -2,7 +2,7 @@
 
 use super::super::field::Unless::Never;
 use super::super::field::{Type, field, typed};
-use super::ALL;
+use super::WITHOUT_FILES;
 
 pub(super) static ENV_VAR: Type = Type {
     name: "EnvVar",
@@ -14,7 +14,11 @@ static ENV_VAR_SOURCE: Type = Type {
     fields: &[
         typed("configMapKeyRef", &CONFIG_MAP_KEY_SELECTOR),
         typed("fieldRef", &OBJECT_FIELD_SELECTOR),
-        field("fileKeyRef").refused(ALL, Never, "no variable is read from a file of a volume"),
+        typed("fileKeyRef", &FILE_KEY_SELECTOR).refused(
+            WITHOUT_FILES,
+            Never,
+            "no variable is read from a file of a volume",
+        ),
         typed("resourceFieldRef", &RESOURCE_FIELD_SELECTOR),
         typed("secretKeyRef", &SECRET_KEY_SELECTOR),
     ],
@@ -32,6 +36,11 @@ pub(super) static ENV_FROM_SOURCE: Type = Type {
 static CONFIG_MAP_KEY_SELECTOR: Type = Type {
     name: "ConfigMapKeySelector",
     fields: &[field("key"), field("name"), field("optional")],
+};
+
+static FILE_KEY_SELECTOR: Type = Type {
+    name: "FileKeySelector",
+    fields: &[field("key"), field("optional"), field("path"), field("volumeName")],
 };
 
 static SECRET_KEY_SELECTOR: Type =

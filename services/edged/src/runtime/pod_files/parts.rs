@@ -8,7 +8,7 @@
 //! The places on the disk name the mounts: a pod worker that was killed leaves none that the next one does not find.
 
 use std::fs::{self, File, Permissions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -41,6 +41,15 @@ pub(super) enum PartError {
     /// It leads out of the volume.
     #[error("it leads out of the volume")]
     Outside,
+    /// It is a directory, or something else that has no content.
+    #[error("it is no file")]
+    NoFile,
+    /// It has too many bytes.
+    #[error("it has more than {bytes_max} bytes")]
+    TooLarge {
+        /// How many it may have.
+        bytes_max: u64,
+    },
     /// The kernel cannot open a path safely.
     #[error("the kernel cannot open it safely: it has no openat2, which Linux has since 5.6")]
     OldKernel,
@@ -99,6 +108,30 @@ pub(super) fn bind(volume: &Path, part: &Path, place: &Path) -> Result<(), PartE
     }
     unbind(place).map_err(failed("another file was bound"))?;
     Err(failed("another file was bound")(io::ErrorKind::InvalidData.into()))
+}
+
+/// Reads a file of a volume.
+///
+/// # Errors
+/// It is no file of the volume, or it has more bytes than `bytes_max`.
+pub(super) fn read(volume: &Path, part: &Path, bytes_max: u64) -> Result<Vec<u8>, PartError> {
+    let volume = File::open(volume).map_err(PartError::of("the volume cannot be opened"))?;
+    let found = File::from(open(&volume, part).map_err(error_of)?);
+    let is_file = found.metadata().map_err(PartError::of("it cannot be looked at"))?.is_file();
+    if !is_file {
+        // The open of a pipe would wait for its other end.
+        return Err(PartError::NoFile);
+    }
+    let failed = || PartError::of("it cannot be read");
+    // What was opened is read, whatever has its name by now.
+    let opened = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(failed())?;
+    let mut content = Vec::new();
+    opened.take(bytes_max + 1).read_to_end(&mut content).map_err(failed())?;
+    if content.len() as u64 > bytes_max {
+        Err(PartError::TooLarge { bytes_max })
+    } else {
+        Ok(content)
+    }
 }
 
 /// Removes all places below a directory with what is mounted there, and the directory. What is mounted stays as it is.
