@@ -54,5 +54,5 @@ pub use headwater_daemon::{Daemon, free_ports};
 pub use kubelet::{Kubelet, KubeletSettings, NodePrograms};
 pub use metrics_server::MetricsServer;
 pub use part::Part;
-pub use program::Program;
+pub use program::{ImagePrograms, Program};
 pub use suite::{CaseOutcome, CaseResult, SuiteCase, SuiteRun};

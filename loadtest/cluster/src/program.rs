@@ -22,6 +22,10 @@ const SUITE: &str = "suite";
 /// The file of the program in the suite's images, named after its package.
 const AGNHOST: &str = "agnhost";
 
+/// The folder in the cache of the programs of some images, and the file of one of them, named after its package.
+const IMAGES_CACHE: &str = "image-programs";
+const EFFECTIVE_USER: &str = "nonewprivs";
+
 /// The folder beside it of links, for a search path.
 const LINKS: &str = "bin";
 
@@ -88,6 +92,29 @@ impl Program {
         let mut command = self.command(KUBECTL);
         command.env("KUBERC", "off").stdin(Stdio::null());
         command
+    }
+}
+
+/// Programs of some images of the suite, in the user's cache.
+#[derive(Clone, Debug)]
+pub struct ImagePrograms {
+    home: PathBuf,
+}
+
+impl ImagePrograms {
+    /// Finds them in the cache, or builds them there, once on a machine.
+    ///
+    /// # Errors
+    /// Go is missing, or the build fails.
+    pub fn prepare() -> Result<Self, DaemonError> {
+        let cache = CacheFolder::find("the programs of images", IMAGES_CACHE)?;
+        let home = source::image_programs().prepare(&cache, "go".as_ref(), |_| Ok(()))?;
+        Ok(Self { home })
+    }
+
+    /// The program that prints its effective user. Its image has it with the bit that sets the user.
+    pub fn effective_user(&self) -> PathBuf {
+        self.home.join(EFFECTIVE_USER)
     }
 }
 

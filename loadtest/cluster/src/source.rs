@@ -20,6 +20,7 @@ const VERSION_PACKAGES: [&str; 2] =
 const PACKAGES: usize = 3_000;
 const KUBELET_PACKAGES: usize = 1_800;
 const METRICS_PACKAGES: usize = 1_100;
+const IMAGE_PACKAGES: usize = 900;
 
 /// The control plane, and the suite of tests.
 pub(crate) fn control_plane() -> GoPrograms {
@@ -56,6 +57,21 @@ pub(crate) fn node_programs() -> GoPrograms {
         linker_flags: linker_flags(),
         packages: KUBELET_PACKAGES,
         took: "6 min on two cores",
+    }
+}
+
+/// The program of the suite's image with a set-user-id program.
+const SET_USER_ID: &str = "k8s.io/kubernetes/test/images/nonewprivs";
+
+/// Programs of the suite's images beside the one that most of them have. They are built only where all cases run.
+pub(crate) fn image_programs() -> GoPrograms {
+    GoPrograms {
+        name: format!("programs of images of Kubernetes {}", version()),
+        files: vec![("go.mod", GO_MOD), ("go.sum", include_str!("../control-plane/go.sum"))],
+        more: &[SET_USER_ID],
+        linker_flags: linker_flags(),
+        packages: IMAGE_PACKAGES,
+        took: "2 min on two cores",
     }
 }
 

@@ -40,6 +40,9 @@ use crate::spec::{HostMachine, admit, check, pod_resources, runtime_handler, san
 /// The longest output of a command: a probe's message quotes its beginning.
 const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
+/// The features of Kubernetes that a node declares to have: an init container that ends is resized while it runs.
+const DECLARED: [&str; 1] = ["InPlacePodVerticalScalingInitContainers"];
+
 /// Calls to end a container while the runtime cannot be reached.
 const STOP_CALLS_MAX: u32 = 60;
 
@@ -326,6 +329,7 @@ impl Runtime for CriRuntime {
         StatedFeatures {
             handlers: handlers.collect(),
             supplemental_groups_policy: names_features.then_some(node.has_groups_policy),
+            declared: DECLARED.to_vec(),
         }
     }
 

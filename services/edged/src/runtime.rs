@@ -282,6 +282,9 @@ pub struct StatedFeatures {
     pub handlers: Vec<StatedHandler>,
     /// A pod's `supplementalGroupsPolicy` is kept; `None`: the runtime does not say so.
     pub supplemental_groups_policy: Option<bool>,
+    /// Features by the names of Kubernetes' gates, in order. An API server lets pods use these on no node that does not
+    /// declare them (KEP-5328).
+    pub declared: Vec<&'static str>,
 }
 
 /// A handler of a runtime.

@@ -36,7 +36,7 @@ const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
 /// The fields of a Node's status that a node owns. Not `volumesAttached`, which the attach controller
 /// owns.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "capacity",
     "allocatable",
     "addresses",
@@ -46,6 +46,7 @@ const FIELDS: [&str; 9] = [
     "volumesInUse",
     "runtimeHandlers",
     "features",
+    "declaredFeatures",
 ];
 
 /// The fields that name resources.

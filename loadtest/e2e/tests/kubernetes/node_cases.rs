@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use headwater_cluster::{ControlPlaneSettings, Program, SuiteCase, SuiteRun};
+use headwater_cluster::{ControlPlaneSettings, ImagePrograms, Program, SuiteCase, SuiteRun};
 use headwater_cri_lab::{Containerd, ContainerdSettings, Image, Registry, blob_digest};
 use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
@@ -49,6 +49,7 @@ const SOCKET: &str = "HEADWATER_LAB_SOCKET";
 const AGNHOST: [&str; 2] = ["agnhost:2.63.0", "agnhost:2.55"];
 const BUSYBOX: [&str; 3] = ["busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"];
 const NON_ROOT: &str = "nonroot:1.5";
+const NO_NEW_PRIVILEGES: &str = "nonewprivs:1.4";
 const REGISTRY: &str = "registry.k8s.io";
 const REPOSITORY: &str = "e2e-test-images";
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
@@ -122,7 +123,16 @@ fn images() -> Vec<Image> {
         BUSYBOX.map(|name| busybox.clone().named(format!("{REGISTRY}/{REPOSITORY}/{name}")));
     let non_root = busybox.named(format!("{REGISTRY}/{REPOSITORY}/{NON_ROOT}")).user("1234");
     let non_root = non_root.entrypoint(["/bin/id", "-u"]).command([]);
-    named.into_iter().chain(shells).chain([pause, non_root]).collect()
+    let of_rounds = std::env::var_os(ROUNDS).map(|_| effective_user());
+    named.into_iter().chain(shells).chain([pause, non_root]).chain(of_rounds).collect()
+}
+
+/// The image whose program sets the user. No case of every check runs it.
+fn effective_user() -> Image {
+    let program = ImagePrograms::prepare().expect("the programs of images").effective_user();
+    let program = fs::read(program).expect("the program of an image");
+    let image = Image::busybox().expect("busybox").file("bin/nnp", 0o6755, program);
+    image.command(["/bin/nnp"]).named(format!("{REGISTRY}/{REPOSITORY}/{NO_NEW_PRIVILEGES}"))
 }
 
 fn agnhost(busybox: Image) -> Image {

@@ -162,6 +162,8 @@ pub(crate) fn node(
                 .supplemental_groups_policy
                 .map(|has| NodeFeatures { supplemental_groups_policy: Some(has) }),
             runtime_handlers: runtime_handlers(&facts.features),
+            declared_features: (!facts.features.declared.is_empty())
+                .then(|| facts.features.declared.iter().map(|it| (*it).to_owned()).collect()),
             daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
             }),
@@ -354,15 +356,21 @@ mod tests {
             serde_json::to_value(node.status).expect("JSON")
         };
         let bare = status(&facts());
-        assert!(["images", "features", "runtimeHandlers"].iter().all(|key| bare[key].is_null()));
+        let keys = ["images", "features", "runtimeHandlers", "declaredFeatures"];
+        assert!(keys.iter().all(|key| bare[key].is_null()), "{bare}");
         let image = ContainerImage { names: Some(vec!["r/web:1".to_owned()]), size_bytes: Some(7) };
         let handler =
             StatedHandler { name: "runc".to_owned(), user_namespaces: true, ..Default::default() };
         let features =
-            StatedFeatures { handlers: vec![handler], supplemental_groups_policy: Some(true) };
+            StatedFeatures {
+                handlers: vec![handler],
+                supplemental_groups_policy: Some(true),
+                declared: vec!["InPlacePodVerticalScalingInitContainers"],
+            };
         let status = status(&NodeFacts { images: vec![image], features, ..facts() });
         assert_eq!(status["images"], json!([{"names": ["r/web:1"], "sizeBytes": 7}]));
         assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
+        assert_eq!(status["declaredFeatures"], json!(["InPlacePodVerticalScalingInitContainers"]));
         let features = json!({"recursiveReadOnlyMounts": false, "userNamespaces": true});
         assert_eq!(status["runtimeHandlers"], json!([{"name": "runc", "features": features}]));
     }
