@@ -163,6 +163,25 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
     });
 }
 
+/// The answer of a path, once it is as expected.
+async fn json_until(
+    bench: &Bench,
+    path: &str,
+    is_expected: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let (status, text) = get(bench, path).await;
+        assert_eq!(status, 200, "{text}");
+        let answer = serde_json::from_str(&text).expect("JSON");
+        if is_expected(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{answer}");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 #[test]
 fn volumes_of_a_pod_are_measured_and_those_of_claims_are_metrics() {
     with_bench(Vec::new, |bench| async move {
@@ -184,19 +203,15 @@ fn volumes_of_a_pod_are_measured_and_those_of_claims_are_metrics() {
             {"name": "host", "hostPath": {"path": "/tmp"}},
         ]);
         bench.run(&[web]).await;
-        // The first request begins the measurement.
-        let end = Instant::now() + DEADLINE;
-        let summary = loop {
-            let (status, text) = get(&bench, "/stats/summary").await;
-            assert_eq!(status, 200, "{text}");
-            let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-            let volumes = summary["pods"][0]["volume"].as_array().map_or(0, Vec::len);
-            if volumes > 0 {
-                break summary;
-            }
-            assert!(Instant::now() < end, "{summary}");
-            tokio::time::sleep(POLL).await;
+        let is_ready = |pods: &serde_json::Value| {
+            pods["items"][0]["status"]["containerStatuses"][0]["ready"] == true
         };
+        json_until(&bench, "/pods", is_ready).await;
+        // The first request begins the measurement.
+        let is_measured = |summary: &serde_json::Value| {
+            summary["pods"][0]["volume"].as_array().is_some_and(|volumes| !volumes.is_empty())
+        };
+        let summary = json_until(&bench, "/stats/summary", is_measured).await;
         let volumes = summary["pods"][0]["volume"].as_array().expect("volumes");
         let [data, scratch] = &volumes[..] else { panic!("two are the pod's: {volumes:?}") };
         assert_eq!(data["pvcRef"], json!({"name": "data", "namespace": "shop"}));

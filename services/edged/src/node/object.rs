@@ -361,12 +361,11 @@ mod tests {
         let image = ContainerImage { names: Some(vec!["r/web:1".to_owned()]), size_bytes: Some(7) };
         let handler =
             StatedHandler { name: "runc".to_owned(), user_namespaces: true, ..Default::default() };
-        let features =
-            StatedFeatures {
-                handlers: vec![handler],
-                supplemental_groups_policy: Some(true),
-                declared: vec!["InPlacePodVerticalScalingInitContainers"],
-            };
+        let features = StatedFeatures {
+            handlers: vec![handler],
+            supplemental_groups_policy: Some(true),
+            declared: vec!["InPlacePodVerticalScalingInitContainers"],
+        };
         let status = status(&NodeFacts { images: vec![image], features, ..facts() });
         assert_eq!(status["images"], json!([{"names": ["r/web:1"], "sizeBytes": 7}]));
         assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
