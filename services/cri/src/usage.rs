@@ -1,6 +1,6 @@
 //! The resources of pods: of the kernel's files for processes, of the disk for volumes, logs and layers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -77,12 +77,17 @@ impl Usage for CriRuntime {
         measured.map(Some).map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
 
-    async fn volumes(&self, pod: &PodUid, volumes: &[String]) -> BTreeMap<String, VolumeUsage> {
+    async fn volumes(
+        &self,
+        pod: &PodUid,
+        volumes: &[String],
+        of_drivers: &BTreeSet<PathBuf>,
+    ) -> BTreeMap<String, VolumeUsage> {
         let files = self.inner().files.clone();
-        let (pod, volumes) = (pod.clone(), volumes.to_vec());
+        let (pod, volumes, of_drivers) = (pod.clone(), volumes.to_vec(), of_drivers.clone());
         let measuring = move || {
             let measured = volumes.into_iter().filter_map(|name| {
-                let usage = files.volume_statistics(&pod, &name)?;
+                let usage = files.volume_statistics(&pod, &name, &of_drivers)?;
                 Some((name, usage))
             });
             measured.collect()
@@ -98,7 +103,7 @@ impl Usage for CriRuntime {
         let mut places = vec![self.inner().files.dir().to_owned()];
         let systems = info.image_filesystems.into_iter().chain(info.container_filesystems);
         places.extend(systems.filter_map(|system| Some(system.fs_id?.mountpoint.into())));
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         places.retain(|place: &PathBuf| seen.insert(place.clone()));
         let measured = tokio::task::spawn_blocking(move || {
             places.iter().filter_map(|place| FileSystemUsage::of(place).ok()).collect()

@@ -4,24 +4,42 @@ use std::path::Path;
 
 use headwater_edged::runtime::{DiskUsage, FileSystemUsage};
 
+use crate::client::CallError;
 use crate::ledger::{PodVolume, VolumeId};
 use crate::proto::volume_usage::Unit;
 use crate::proto::{NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse};
 use crate::volumes::Inner;
 
+/// A volume is not measured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MeasureError {
+    /// The driver is not registered, or does not measure volumes, or answers with what is no measure.
+    #[error("{0}")]
+    None(String),
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl MeasureError {
+    /// Whether the driver did not answer in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::Call(CallError::TimedOut { .. }))
+    }
+}
+
 /// Asks the driver of a volume.
 ///
 /// # Errors
-/// It does not measure volumes, or it does not answer, or with what is no measure.
+/// See [`MeasureError`].
 pub(crate) async fn measure(
     inner: &Inner,
     place: &PodVolume,
     id: &VolumeId,
-) -> Result<FileSystemUsage, String> {
-    let client = inner.client(&id.driver)?;
-    let can = client.capabilities().await.map_err(|error| error.to_string())?;
-    if !can.measures {
-        return Err("the driver does not measure volumes".to_owned());
+) -> Result<FileSystemUsage, MeasureError> {
+    let client = inner.client(&id.driver).map_err(MeasureError::None)?;
+    if !client.capabilities().await?.measures {
+        return Err(MeasureError::None("the driver does not measure volumes".to_owned()));
     }
     let target = inner.layout.target(&place.pod, &place.spec_name);
     let staging = inner.ledger().stage_of(id).is_some();
@@ -31,8 +49,8 @@ pub(crate) async fn measure(
         volume_path: target.to_string_lossy().into_owned(),
         staging_target_path: staging.unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let response = client.statistics(request).await.map_err(|error| error.to_string())?;
-    of_response(&response, &target)
+    let response = client.statistics(request).await?;
+    of_response(&response, &target).map_err(MeasureError::None)
 }
 
 /// The usage in an answer. A driver may leave the inodes out; a block device has none.

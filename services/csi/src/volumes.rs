@@ -218,14 +218,13 @@ impl Inner {
         let can = client.capabilities().await.map_err(|error| called(PUBLISH, &error))?;
         let staging = self.layout.staging_target(&id.driver, &id.handle);
         let requests = requests(volume, &handle, can, &staging, &target);
-        if is_published {
-            client.publish(requests.publish).await.map_err(|error| called(PUBLISH, &error))?;
-            return Ok(target);
+        // The records of what is published are there already.
+        let is_new = !is_published && self.ledger().begin_use(place.clone(), id.clone());
+        if !is_published {
+            self.write_use([turn, &own], volume, &place, &id)
+                .await
+                .map_err(|error| Failure::new(PUBLISH, error))?;
         }
-        let is_new = self.ledger().begin_use(place.clone(), id.clone());
-        self.write_use([turn, &own], volume, &place, &id)
-            .await
-            .map_err(|error| Failure::new(PUBLISH, error))?;
         let stage_before = self.ledger().stage_of(&id);
         if let Some(stage) = requests.stage
             && stage_before != Some(Progress::Done)
@@ -364,22 +363,28 @@ impl VolumeDrivers for CsiVolumes {
         };
         let mut places = BTreeMap::new();
         let mut by_name: BTreeMap<&str, PathBuf> = BTreeMap::new();
+        let mut failed = None;
         for volume in volumes {
             // Two volumes of a pod can be of one claim.
             if let Some(path) = by_name.get(volume.spec_name.as_str()) {
                 places.insert(volume.volume.clone(), path.clone());
                 continue;
             }
-            let path = inner.publish(&turn, pod, volume).await.map_err(|failure| {
-                if failure.absent.is_some() {
-                    inner.waiting().insert(pod.uid.clone());
+            // One that is not published keeps no other: they may have to be published again.
+            match inner.publish(&turn, pod, volume).await {
+                Ok(path) => {
+                    by_name.insert(&volume.spec_name, path.clone());
+                    places.insert(volume.volume.clone(), path);
                 }
-                failure.of(&volume.spec_name)
-            })?;
-            by_name.insert(&volume.spec_name, path.clone());
-            places.insert(volume.volume.clone(), path);
+                Err(failure) => {
+                    if failure.absent.is_some() {
+                        inner.waiting().insert(pod.uid.clone());
+                    }
+                    failed.get_or_insert_with(|| failure.of(&volume.spec_name));
+                }
+            }
         }
-        Ok(places)
+        failed.map_or(Ok(places), Err)
     }
 
     async fn unpublish(&self, pod: &PodUid) -> Result<(), RuntimeError> {
@@ -406,13 +411,21 @@ impl VolumeDrivers for CsiVolumes {
 
     async fn usage(&self, pod: &PodUid) -> BTreeMap<PathBuf, Option<FileSystemUsage>> {
         let used = self.inner.ledger().of_pod(pod.as_str());
-        let mut measured = BTreeMap::new();
+        let (mut measured, mut silent) = (BTreeMap::new(), BTreeSet::new());
         for (place, id) in used {
-            let usage = statistics::measure(&self.inner, &place, &id).await;
-            if let Err(why) = &usage {
-                tracing::debug!(driver = id.driver, volume = place.spec_name, why, "not measured");
-            }
             let target = self.inner.layout.target(&place.pod, &place.spec_name);
+            if silent.contains(&id.driver) {
+                measured.insert(target, None);
+                continue;
+            }
+            let usage = statistics::measure(&self.inner, &place, &id).await;
+            if let Err(error) = &usage {
+                let why = error.to_string();
+                tracing::debug!(driver = id.driver, volume = place.spec_name, why, "not measured");
+                if error.is_silence() {
+                    silent.insert(id.driver.clone());
+                }
+            }
             measured.insert(target, usage.ok());
         }
         measured

@@ -15,7 +15,6 @@ use crate::container::downward_api::FieldSource;
 use crate::container::environment::{self, VariableSources};
 use crate::container::requests::Amounts;
 use crate::container::token::TokenFile;
-use crate::container::variable_file::VariableFiles;
 use crate::container::volume::Volume;
 use crate::container::volume_content;
 use crate::container::{LaunchSpec, WaitReason};
@@ -85,8 +84,7 @@ fn of_pod(
         .map(|container| {
             let base = BTreeMap::new();
             let objects = desired.objects();
-            let files = VariableFiles::new();
-            let sources = VariableSources { fields: &fields, objects, files: Some(&files) };
+            let sources = VariableSources { fields: &fields, objects, files: None };
             let launch = environment::launch(container, &base, sources);
             (container.name.clone(), launch)
         })

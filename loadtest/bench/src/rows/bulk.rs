@@ -4,15 +4,14 @@
 //! connection. The changes are those of row 4.
 
 use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use headwater_daemon::free_ports;
-use headwater_e2e::running::headwater;
 use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::latency::Quantiles;
 use headwater_loadtest::scenario::EdgeKind;
@@ -47,6 +46,9 @@ const LOG_BYTES: usize = 8 << 20;
 /// A reader takes so many bytes at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// A log that is silent for longer is not read any more.
+const SILENT_WITHIN: Duration = Duration::from_secs(30);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Beside,
@@ -77,8 +79,12 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let mut source = UnixStream::connect(cluster.objects_socket()).tried("the objects socket")?;
     source.write_all(writer().as_bytes()).tried("a pod with a log")?;
     wait("the log of the pod", || {
-        let output = logs(port).stderr(Stdio::null()).output().ok()?;
-        (output.status.success() && output.stdout.len() >= LOG_BYTES).then_some(())
+        let mut bytes = 0;
+        let read = read_log(port, |count| {
+            bytes += count;
+            true
+        });
+        (read.is_ok() && bytes >= LOG_BYTES as u64).then_some(())
     })?;
 
     let (rounds, changes, warm_up) = (run.pick(7, 15), run.pick(2_000, 10_000), PER_SECOND);
@@ -114,7 +120,10 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     measured.push(Figure::alone("MB/s of the log", rate));
     measured.set("pods", format!("{count} on one node, about {OBJECT_BYTES} bytes each"));
     measured.set("parts", "controller, hub, edge (RocksDB) and Kafka, a process each; no TLS");
-    measured.set("log", format!("{} MiB, `headwater logs` again and again", LOG_BYTES >> 20));
+    measured.set(
+        "log",
+        format!("{} MiB, read again and again by a thread of the generator", LOG_BYTES >> 20),
+    );
     measured.set("link", format!("[streams] kib_per_second = {LINK_KIB_PER_SECOND}"));
     Ok(measured)
 }
@@ -136,13 +145,10 @@ fn writer() -> String {
     format!("{line}\n")
 }
 
-/// The command that reads its log through the hub.
-fn logs(port: u16) -> Command {
-    let mut command = headwater();
-    command.args(["logs", POD, "--container", CONTAINER, "--hub", &format!("127.0.0.1:{port}")]);
-    command.arg("--insecure-loopback").stdin(Stdio::null());
-    command
-}
+/// The request for its log at the port of the hub, and what a first answer begins with.
+const REQUEST: &str =
+    "GET /containerLogs/default/writer/main HTTP/1.1\r\nHost: node-1\r\nConnection: close\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 ";
 
 impl LogReader {
     fn start(port: u16) -> Self {
@@ -150,8 +156,10 @@ impl LogReader {
         let (over, read) = (is_over.clone(), bytes.clone());
         let reading = move || {
             while !over.load(Ordering::Relaxed) {
-                let child = logs(port).stdout(Stdio::piped()).spawn();
-                read_all(child.tried("headwater logs")?, &over, &read)?;
+                read_log(port, |count| {
+                    read.fetch_add(count, Ordering::Relaxed);
+                    !over.load(Ordering::Relaxed)
+                })?;
             }
             Ok(())
         };
@@ -167,21 +175,19 @@ impl LogReader {
     }
 }
 
-/// Reads until the end of the log, or until it is over.
-fn read_all(mut child: Child, is_over: &AtomicBool, bytes: &AtomicU64) -> Result<(), Failure> {
-    let mut output = child.stdout.take().tried("its output")?;
-    let mut chunk = vec![0; CHUNK_BYTES];
+/// Reads the log to its end, or as long as `goes_on` with the number of the bytes that came.
+fn read_log(port: u16, mut goes_on: impl FnMut(u64) -> bool) -> Result<(), Failure> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).tried("the port of the hub")?;
+    stream.set_read_timeout(Some(SILENT_WITHIN)).tried("a deadline")?;
+    stream.write_all(REQUEST.as_bytes()).tried("a request for the log")?;
+    let (mut chunk, mut is_first) = (vec![0; CHUNK_BYTES], true);
     loop {
-        let read = output.read(&mut chunk).tried("the log")?;
-        bytes.fetch_add(read as u64, Ordering::Relaxed);
-        if is_over.load(Ordering::Relaxed) {
-            child.kill().tried("the end of headwater logs")?;
-            child.wait().tried("the end of headwater logs")?;
-            return Ok(());
+        let count = stream.read(&mut chunk).tried("the log")?;
+        if std::mem::take(&mut is_first) && !chunk[..count].starts_with(ANSWER) {
+            return Err(Failure::of("the hub's port does not answer with the log"));
         }
-        if read == 0 {
-            let status = child.wait().tried("the end of headwater logs")?;
-            return if status.success() { Ok(()) } else { Err(Failure::of("the log is not read")) };
+        if count == 0 || !goes_on(count as u64) {
+            return Ok(());
         }
     }
 }

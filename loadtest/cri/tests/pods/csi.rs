@@ -484,13 +484,16 @@ async fn a_driver_that_wants_it_publishes_a_running_pods_volume_again_with_its_l
     node.bench.settings.volume_republish = Duration::from_millis(50);
     let driver = node.driver(DriverSettings::new(DRIVER));
     node.claim();
-    node.bench.edge.apply(&json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
-        "spec": {
-            "attachRequired": false, "requiresRepublish": true,
-            "tokenRequests": [{"audience": "vault", "expirationSeconds": 3600}],
-        },
-    }));
+    let apply = |republishes: bool| {
+        node.bench.edge.apply(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
+            "spec": {
+                "attachRequired": false, "requiresRepublish": republishes,
+                "tokenRequests": [{"audience": "vault", "expirationSeconds": 3600}],
+            },
+        }));
+    };
+    apply(false);
     let edged = node.edged().await;
     let pod = node.pod("a");
     node.bench.edge.apply(&pod);
@@ -505,6 +508,8 @@ async fn a_driver_that_wants_it_publishes_a_running_pods_volume_again_with_its_l
     node.runs("a").await;
     assert_eq!(latest(), Some(token("first")));
     node.bench.edge.set_token(Some("second"));
+    // The pod runs already.
+    apply(true);
     let second = || async { (latest()? == token("second")).then_some(()) };
     assert!(until(second).await.is_some(), "{:?}", latest());
     // A call that fails is named, and the next one is made; the container runs on.
@@ -528,6 +533,27 @@ async fn a_driver_that_wants_it_publishes_a_running_pods_volume_again_with_its_l
     node.bench.delete(&pod).await;
     holds(&driver, (0, 0)).await;
     assert_eq!(driver.wrongs(), [""; 0]);
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_of_a_driver_that_is_away_keeps_no_other_of_its_pod() {
+    let node = Node::new();
+    let driver = node.driver(DriverSettings::new(DRIVER));
+    node.claim();
+    node.bench.edge.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "away.example"},
+        "spec": {"attachRequired": false, "volumeLifecycleModes": ["Ephemeral"]},
+    }));
+    let edged = node.edged().await;
+    let mut pod = node.pod("a");
+    let volumes = pod["spec"]["volumes"].as_array_mut().expect("volumes");
+    volumes.insert(0, json!({"name": "away", "csi": {"driver": "away.example"}}));
+    node.bench.edge.apply(&pod);
+    node.waits("a", "driver name away.example not found").await;
+    holds(&driver, (1, 1)).await;
+    node.bench.delete(&pod).await;
+    holds(&driver, (0, 0)).await;
     edged.stop().await;
 }
 

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, FileKeySelector, Pod, Volume};
 
-/// The largest file: as the largest Secret. The environment of a container has less room.
+/// The bytes of all files that the variables of one container name: as the largest Secret. The environment of a
+/// container has less room.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
 /// A file of a volume.
@@ -21,8 +22,33 @@ pub(crate) struct VariableFile {
     pub(crate) path: String,
 }
 
-/// The content of each file, or why it was not read.
-pub(crate) type VariableFiles = BTreeMap<VariableFile, Result<Vec<u8>, String>>;
+/// The variables of each file.
+pub(crate) type VariableFiles = BTreeMap<VariableFile, FileVariables>;
+
+/// The variables of a file, up to what is malformed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileVariables {
+    values: BTreeMap<String, String>,
+    /// Why there are no more.
+    failure: Option<String>,
+}
+
+impl FileVariables {
+    /// No variables, for this reason.
+    pub(crate) fn unread(why: String) -> Self {
+        Self { values: BTreeMap::new(), failure: Some(why) }
+    }
+
+    /// The variables of a file. The first value of a name counts.
+    pub(crate) fn parse(content: &[u8]) -> Self {
+        let mut values = BTreeMap::new();
+        let failure = match std::str::from_utf8(content) {
+            Ok(text) => add_all(text, &mut values).err(),
+            Err(_) => Some("it is not UTF-8".to_owned()),
+        };
+        Self { values, failure }
+    }
+}
 
 impl VariableFile {
     fn of(reference: &FileKeySelector) -> Self {
@@ -62,65 +88,62 @@ pub(crate) fn value(
 ) -> Result<Option<String>, String> {
     let FileKeySelector { key, path, volume_name: volume, optional } = reference;
     let failed = |why: &str| format!("file {path:?} of volume {volume:?}: {why}");
-    let content = files.get(&VariableFile::of(reference));
-    let content = content.ok_or_else(|| failed("it was not read"))?;
-    let content = content.as_ref().map_err(|why| failed(why))?;
-    let text = std::str::from_utf8(content).map_err(|_| failed("it is not UTF-8"))?;
-    let found = find(text, key).map_err(|why| failed(&why))?;
-    match found.filter(|value| !value.is_empty()) {
-        Some(value) => Ok(Some(value.to_owned())),
+    let file = files.get(&VariableFile::of(reference));
+    let FileVariables { values, failure } = file.ok_or_else(|| failed("it was not read"))?;
+    match (values.get(key).filter(|value| !value.is_empty()), failure) {
+        (Some(value), _) => Ok(Some(value.clone())),
+        (None, Some(why)) if !values.contains_key(key) => Err(failed(why)),
         // A kubelet does not distinguish an empty value from none.
-        None if *optional == Some(true) => Ok(None),
-        None => Err(failed(&format!("environment variable key {key:?} not found"))),
+        _ if *optional == Some(true) => Ok(None),
+        _ => Err(failed(&format!("environment variable key {key:?} not found"))),
     }
 }
 
-/// The first value of a name.
-fn find<'t>(text: &'t str, wanted: &str) -> Result<Option<&'t str>, String> {
-    let (mut rest, mut line) = (text, 0);
+/// Adds the variables of a file up to what is malformed.
+fn add_all(text: &str, values: &mut BTreeMap<String, String>) -> Result<(), String> {
+    let (mut rest, mut number) = (text, 0);
     while !rest.is_empty() {
-        line += 1;
-        let (current, after) = rest.split_once('\n').unwrap_or((rest, ""));
-        let current = current.strip_suffix('\r').unwrap_or(current);
-        let current = current.trim_start_matches([' ', '\t']);
-        if current.is_empty() || current.starts_with('#') {
+        number += 1;
+        let (line, after) = split_line(rest);
+        let line = line.trim_start_matches([' ', '\t']);
+        if line.is_empty() || line.starts_with('#') {
             rest = after;
             continue;
         }
-        let wrong = |why: &str| format!("line {line}: {why}");
-        let (name, value) = current.split_once('=').ok_or_else(|| wrong("it has no '='"))?;
+        let wrong = |why: &str| format!("line {number}: {why}");
+        let (name, value) = line.split_once('=').ok_or_else(|| wrong("it has no '='"))?;
         if name.is_empty() || name.ends_with([' ', '\t']) {
             return Err(wrong("a name stands right before '='"));
         }
-        if value.starts_with([' ', '\t']) {
-            if name == wanted {
-                return Ok(Some(""));
+        let value_at = value.as_ptr() as usize - rest.as_ptr() as usize;
+        let (value, after) = if value.starts_with([' ', '\t']) {
+            (String::new(), after)
+        } else {
+            // A value may have several lines.
+            let quoted = rest[value_at..]
+                .strip_prefix('\'')
+                .ok_or_else(|| wrong("a value stands in single quotes"))?;
+            let (value, after) = quoted
+                .split_once('\'')
+                .ok_or_else(|| wrong("the quote of the value has no end"))?;
+            number += value.matches('\n').count();
+            let (trailing, after) = split_line(after);
+            let trailing = trailing.trim_start_matches([' ', '\t']);
+            if !trailing.is_empty() && !trailing.starts_with('#') {
+                return Err(format!("line {number}: something follows the quote of the value"));
             }
-            rest = after;
-            continue;
-        }
-        if !value.starts_with('\'') {
-            return Err(wrong("a value stands in single quotes"));
-        }
-        // The value may end in a later line.
-        let start = text.len() - rest.len() + (rest.find('\'').unwrap_or_default() + 1);
-        let Some(length) = text[start..].find('\'') else {
-            return Err(wrong("the quote of the value has no end"));
+            (value.replace("\r\n", "\n"), after)
         };
-        let value = &text[start..start + length];
-        rest = &text[start + length + 1..];
-        line += value.matches('\n').count();
-        let (trailing, after) = rest.split_once('\n').unwrap_or((rest, ""));
-        let trailing = trailing.trim_matches([' ', '\t', '\r']);
-        if !trailing.is_empty() && !trailing.starts_with('#') {
-            return Err(format!("line {line}: something follows the quote of the value"));
-        }
-        if name == wanted {
-            return Ok(Some(value));
-        }
+        values.entry(name.to_owned()).or_insert(value);
         rest = after;
     }
-    Ok(None)
+    Ok(())
+}
+
+/// The first line of a text, without its end, and the text after it.
+fn split_line(text: &str) -> (&str, &str) {
+    let (line, after) = text.split_once('\n').unwrap_or((text, ""));
+    (line.strip_suffix('\r').unwrap_or(line), after)
 }
 
 #[cfg(test)]
@@ -142,8 +165,8 @@ mod tests {
 
     fn of(text: &str, key: &str, optional: bool) -> Result<Option<String>, String> {
         let reference = reference(key, optional);
-        let files = BTreeMap::from([(VariableFile::of(&reference), Ok(text.as_bytes().to_vec()))]);
-        value(&reference, &files)
+        let variables = FileVariables::parse(text.as_bytes());
+        value(&reference, &BTreeMap::from([(VariableFile::of(&reference), variables)]))
     }
 
     #[test]
@@ -159,6 +182,9 @@ mod tests {
             assert!(why.contains(&format!("key {key:?} not found")), "{why}");
         }
         assert_eq!(of("A='1'", "A", false), Ok(Some("1".to_owned())), "without an end of line");
+        assert_eq!(of("A'B='x'\n", "A'B", false), Ok(Some("x".to_owned())), "a quote in a name");
+        assert_eq!(of("A='1\r\n2'\r\n", "A", false), Ok(Some("1\n2".to_owned())));
+        assert_eq!(of("A='1'\nmalformed", "A", false), Ok(Some("1".to_owned())), "it comes first");
     }
 
     #[test]
@@ -206,8 +232,11 @@ mod tests {
         let wanted = reference("A", true);
         for files in [
             VariableFiles::new(),
-            BTreeMap::from([(VariableFile::of(&wanted), Err("it leads out of it".to_owned()))]),
-            BTreeMap::from([(VariableFile::of(&wanted), Ok(vec![0xff]))]),
+            BTreeMap::from([(
+                VariableFile::of(&wanted),
+                FileVariables::unread("it leads out of it".to_owned()),
+            )]),
+            BTreeMap::from([(VariableFile::of(&wanted), FileVariables::parse(&[0xff]))]),
         ] {
             value(&wanted, &files).expect_err("no content");
         }

@@ -137,13 +137,14 @@ impl NodeRuntime {
         volumes: &[String],
     ) -> BTreeMap<String, FileSystemUsage> {
         let Some(usage) = &self.usage else { return BTreeMap::new() };
-        let mut of_drivers = match &self.drivers {
+        let of_drivers = match &self.drivers {
             Some(drivers) => drivers.usage(pod).await,
             None => BTreeMap::new(),
         };
-        let found = usage.volumes(pod, volumes).await.into_iter();
+        let places = of_drivers.keys().cloned().collect();
+        let found = usage.volumes(pod, volumes, &places).await.into_iter();
         let measured = found.filter_map(|(name, VolumeUsage { place, system })| {
-            Some((name, of_drivers.remove(&place).unwrap_or(system)?))
+            Some((name, of_drivers.get(&place).cloned().unwrap_or(system)?))
         });
         measured.collect()
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -407,14 +407,24 @@ impl PodFiles {
     }
 
     /// The usage of a volume of a pod; `None`: there is no such volume. What lies in the node's own directories is counted
-    /// file by file, and else the whole file system is the volume's, as for a kubelet.
-    pub fn volume_statistics(&self, pod: &PodUid, volume: &str) -> Option<VolumeUsage> {
+    /// file by file. Of a directory of the host the file system is measured if it is mounted there: one that has others
+    /// beside it has no size of its own. What lies at `of_drivers` is not looked at.
+    pub fn volume_statistics(
+        &self,
+        pod: &PodUid,
+        volume: &str,
+        of_drivers: &BTreeSet<PathBuf>,
+    ) -> Option<VolumeUsage> {
         let path = self.0.paths.volumes(pod).join(volume);
         let found = fs::symlink_metadata(&path).ok()?;
         let place = if found.is_symlink() { fs::read_link(&path).ok()? } else { path };
+        if of_drivers.contains(&place) {
+            return Some(VolumeUsage { place, system: None });
+        }
         let in_memory = self.0.secrets.volume(pod, volume);
         let is_own = place.starts_with(self.0.paths.dir()) || in_memory.as_ref() == Some(&place);
-        let mut system = place.is_dir().then(|| FileSystemUsage::of(&place).ok()).flatten();
+        let has_size = place.is_dir() && (is_own || is_mount_point(&place));
+        let mut system = has_size.then(|| FileSystemUsage::of(&place).ok()).flatten();
         if let Some(system) = system.as_mut().filter(|_| is_own) {
             system.used = DiskUsage::of(&place);
         }
@@ -574,11 +584,67 @@ fn device_node(volumes: &Path, device: &BlockDevice) -> Result<DeviceNode, Runti
     })
 }
 
+/// Whether another file system is mounted at this directory.
+fn is_mount_point(dir: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+    dir.parent().is_some_and(|above| device(above) != device(dir))
+}
+
 fn removed(path: &Path, result: io::Result<()>) -> Result<(), FileError> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(FileError::new("remove", path)(error))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::volume::VolumeContent;
+
+    #[tokio::test]
+    async fn a_volume_is_measured_unless_it_is_a_part_of_a_file_system_of_others_or_a_drivers() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = PodFiles::open(&dir.path().join("edged"), None).expect("they open");
+        let pod = PodRecord {
+            key: "shop/pod/web".parse().expect("a key"),
+            uid: "u1".to_owned().try_into().expect("a UID"),
+            grace_seconds: 0,
+            seen_at: Timestamp::UNIX_EPOCH,
+            is_static: false,
+        };
+        let host = dir.path().join("host");
+        fs::create_dir(&host).expect("a folder");
+        let at = |path: &Path| VolumeContent::Host {
+            path: path.to_string_lossy().into_owned(),
+            kind: String::new(),
+        };
+        let volume =
+            |name: &str, content| Volume { name: name.to_owned(), content, is_secret: false };
+        let published = dir.path().join("published");
+        files
+            .write_volumes(
+                &pod,
+                &[
+                    volume("own", VolumeContent::Empty { memory_bytes_max: None }),
+                    volume("shared", at(&host)),
+                    volume("mounted", at(Path::new("/proc"))),
+                    volume("driver", VolumeContent::Published { path: published.clone() }),
+                ],
+            )
+            .await
+            .expect("written");
+        let of_drivers = BTreeSet::from([published.clone()]);
+        let of = |name: &str| files.volume_statistics(&pod.uid, name, &of_drivers);
+        let own = of("own").and_then(|it| it.system).expect("measured");
+        assert_eq!((own.used.inodes, own.capacity.bytes > 0), (1, true));
+        let shared = of("shared").expect("there");
+        assert_eq!((shared.place, shared.system), (host, None));
+        assert!(of("mounted").expect("there").system.is_some());
+        let driver = of("driver").expect("there");
+        assert_eq!((driver.place, driver.system), (published, None));
+        assert!(of("none").is_none());
     }
 }

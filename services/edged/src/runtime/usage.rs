@@ -1,6 +1,6 @@
 //! The seam to resource usage: CPU, memory, processes and disk.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -39,9 +39,15 @@ pub trait Usage: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The usage of these volumes of a pod, by name. One that is not there is absent, as all are by default.
-    async fn volumes(&self, pod: &PodUid, volumes: &[String]) -> BTreeMap<String, VolumeUsage> {
-        let _ = (pod, volumes);
+    /// The usage of these volumes of a pod, by name. One that is not there is absent, as all are by default. What lies at
+    /// `of_drivers` is not looked at: its drivers measure it, and its file system may not answer.
+    async fn volumes(
+        &self,
+        pod: &PodUid,
+        volumes: &[String],
+        of_drivers: &BTreeSet<PathBuf>,
+    ) -> BTreeMap<String, VolumeUsage> {
+        let _ = (pod, volumes, of_drivers);
         BTreeMap::new()
     }
 
@@ -157,7 +163,7 @@ pub struct FileSystemUsage {
 pub struct VolumeUsage {
     /// Its place on the node.
     pub place: PathBuf,
-    /// What it takes of its file system, and the size of that; `None`: it has none.
+    /// What it takes of its file system, and the size of that; `None`: it has no size of its own, or its driver knows it.
     pub system: Option<FileSystemUsage>,
 }
 

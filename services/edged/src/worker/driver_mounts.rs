@@ -32,8 +32,8 @@ pub(super) struct DriverMounts {
     task: Option<JoinHandle<()>>,
     /// The calls publish again what is published.
     is_again: bool,
-    /// When volumes are published again whose drivers want it.
-    republish_at: Option<Instant>,
+    /// When the volumes were published last.
+    published_at: Option<Instant>,
     /// The driver that was not registered when it was needed.
     absent: Option<String>,
     /// The waits between attempts to take the volumes back.
@@ -51,7 +51,7 @@ impl Default for DriverMounts {
             places: BTreeMap::new(),
             task: None,
             is_again: false,
-            republish_at: None,
+            published_at: None,
             absent: None,
             backoff: Backoff::new(RETRY_FIRST, RETRY_MAX),
             retry_at: None,
@@ -88,13 +88,16 @@ impl Worker {
         let now = Instant::now();
         let failed_lately = self.setup.as_ref().is_some_and(|setup| now < setup.retry_at());
         let is_refused = self.assignment.findings.refuses_pod() && self.containers.is_empty();
-        let is_due = self.missing.is_none() && self.ended.is_none() && !is_refused;
-        if wanted.is_empty() || !is_due || failed_lately {
+        let may_publish = self.missing.is_none() && self.ended.is_none() && !is_refused;
+        if wanted.is_empty() || !may_publish || failed_lately {
             return;
         }
+        let interval = self.shared.settings.volume_republish;
         let mounts = self.mounts.get_or_insert_default();
         let is_published = wanted.iter().all(|it| mounts.places.contains_key(&it.volume));
-        let is_again = is_published && mounts.republish_at.is_some_and(|at| at <= now);
+        let republishes = wanted.iter().any(|it| it.republishes);
+        let is_due = mounts.published_at.is_none_or(|at| at + interval <= now);
+        let is_again = is_published && republishes && is_due;
         if mounts.task.is_some() || is_published && !is_again {
             return;
         }
@@ -118,14 +121,12 @@ impl Worker {
 
     /// Takes the outcome of the calls.
     pub(super) fn end_publish(&mut self, result: Result<BTreeMap<String, PathBuf>, RuntimeError>) {
-        let republishes = self.driver_volumes().any(|volume| volume.republishes);
         let Some(mounts) = self.mounts.as_mut().filter(|mounts| mounts.task.is_some()) else {
             return;
         };
         mounts.task = None;
         let is_again = std::mem::take(&mut mounts.is_again);
-        let interval = self.shared.settings.volume_republish;
-        mounts.republish_at = republishes.then(|| Instant::now() + interval);
+        mounts.published_at = Some(Instant::now());
         match result {
             Ok(_) if is_again => {}
             // What is published stays, and containers keep it.
@@ -188,7 +189,7 @@ impl Worker {
         let mounts = self.mounts.get_or_insert_default();
         mounts.halt().await;
         mounts.places.clear();
-        mounts.republish_at = None;
+        mounts.published_at = None;
         let result = tokio::select! {
             () = self.shared.cancel.cancelled() => {
                 Err(RuntimeError::Away { cause: "the pod worker ends".to_owned() })
@@ -212,7 +213,10 @@ impl Worker {
     /// The time at which volumes are published again.
     pub(super) fn next_republish(&self) -> Option<Instant> {
         let mounts = self.mounts.as_ref().filter(|mounts| mounts.task.is_none())?;
-        mounts.republish_at.filter(|_| self.ended.is_none())
+        let republishes = self.driver_volumes().any(|volume| volume.republishes);
+        let interval = self.shared.settings.volume_republish;
+        let at = mounts.published_at.map(|at| at + interval);
+        at.filter(|_| republishes && self.ended.is_none())
     }
 
     /// Takes the volumes of a pod back that has ended, and of which nothing runs: another node may need them.

@@ -17,7 +17,7 @@ use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::backoff::Backoff;
 use crate::container::compute_resources::ComputeResources;
-use crate::container::variable_file::{self, VariableFile, VariableFiles};
+use crate::container::variable_file::{self, FileVariables, VariableFile, VariableFiles};
 use crate::container::{ContainerCpus, LaunchSpec, WaitReason};
 use crate::cpus::AssignError;
 use crate::event::{Occurrence, Severity, Subject};
@@ -226,8 +226,8 @@ impl Worker {
             }
         };
         let shared = self.shared.clone();
-        let Ok(permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
         let files = self.read_variable_files(pod, container).await;
+        let Ok(permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
         let launch = match self.launch(pod, container, &files) {
             Ok(launch) => {
                 LaunchSpec { cpus: self.cpus_of(name).await, ..launch.with_devices(devices) }
@@ -524,17 +524,18 @@ impl Worker {
 
     /// Reads the files that the container's variables name.
     async fn read_variable_files(&self, pod: &Pod, container: &Container) -> VariableFiles {
-        let mut files = VariableFiles::new();
+        let (mut files, mut left) = (VariableFiles::new(), variable_file::BYTES_MAX);
         for file in VariableFile::all(pod, container) {
-            let runtime = &self.shared.runtime;
-            let read = runtime.volume_file(
-                &self.record.uid,
-                &file.volume,
-                file.path.as_ref(),
-                variable_file::BYTES_MAX,
-            );
-            let content = read.await.map_err(|error| error_chain(&error));
-            files.insert(file, content);
+            let (runtime, uid) = (&self.shared.runtime, &self.record.uid);
+            let read = runtime.volume_file(uid, &file.volume, file.path.as_ref(), left).await;
+            let variables = match read {
+                Ok(content) => {
+                    left = left.saturating_sub(content.len() as u64);
+                    FileVariables::parse(&content)
+                }
+                Err(error) => FileVariables::unread(error_chain(&error)),
+            };
+            files.insert(file, variables);
         }
         files
     }

@@ -38,7 +38,7 @@ pub(super) fn of_volumes(
     for pod in listed {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let of_pod = pod.metadata.uid.as_deref().and_then(|uid| volumes.get(uid));
-        for volume in of_pod.into_iter().flatten() {
+        for volume in of_pod.into_iter().flat_map(|volumes| volumes.iter()) {
             let Some(claim) = volume.claim.as_deref() else { continue };
             if !seen.insert((namespace, claim)) {
                 continue;

@@ -34,7 +34,7 @@ pub(crate) async fn summary(
     }
     let of_pods: Vec<Value> = named
         .iter()
-        .map(|pod| of_pod(pod, volumes.get(pod.uid).map(Vec::as_slice).unwrap_or_default(), now))
+        .map(|pod| of_pod(pod, volumes.get(pod.uid).map(AsRef::as_ref).unwrap_or_default(), now))
         .collect();
     let summary = json!({"node": node, "pods": of_pods});
     Ok(encoded(summary.to_string().into_bytes()))

@@ -3,7 +3,7 @@
 //! | answer | the next request for the object |
 //! |---|---|
 //! | done, refused | none, until a report or the object changes |
-//! | absent, conflict | soon once more where the API server may not know yet what it has; then none |
+//! | absent, conflict | soon again where the API server may not know yet what it has; then none |
 //! | forbidden | soon once more, then every minute |
 //! | throttled | after the pause that the server asks for |
 //! | failed | after a pause that doubles |
@@ -20,6 +20,10 @@ use crate::digest::Digest;
 
 /// Conflicts in a row after which a Node that is there without the label of edges is named.
 const CONFLICTS_NAMED: u32 = 3;
+
+/// Deletions in a row that are answered with 404, after which the object is taken for gone. They span some seconds; a
+/// watch of the API server lags by less, or the watch here shows the end.
+const ABSENCES_MAX: u32 = 5;
 
 /// A request that has an answer.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +121,10 @@ pub(super) fn note_answer(
             let reason = "its namespace or its Node is not there, or the namespace ends";
             try_again(memory, now_ms).unwrap_or_else(|| Consequence::Refused(reason.to_owned()))
         }
-        Answer::Absent if purpose.is_delete() && memory.failures() == 0 => {
-            memory.note_failure(now_ms);
+        Answer::Absent if purpose.is_delete() => {
+            if memory.note_absence(now_ms) >= ABSENCES_MAX {
+                memory.note_settled(purpose, content, order);
+            }
             Consequence::None
         }
         Answer::Refused(reason) if purpose != Purpose::Tolerations => {
@@ -160,16 +166,26 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_of_what_the_server_may_not_know_yet_is_sent_once_more() {
+    fn a_deletion_of_what_the_server_may_not_know_yet_is_sent_for_some_seconds() {
         for purpose in [Purpose::DeletePod, Purpose::DeleteMirror] {
             let mut memory = ObjectMemory::default();
+            // Answers that were lost before count for nothing.
+            for _ in 0..10 {
+                memory.note_failure(0);
+            }
+            memory.end_pause();
             let sent = SentRequest { purpose, content: *NO_CONTENT, order: Some(7) };
-            let first = note_answer(&mut memory, sent, &Answer::Absent, 1_000);
-            assert_eq!(first, Consequence::None);
-            assert!(
-                !memory.is_settled(purpose, *NO_CONTENT, Some(7)) && memory.not_before_ms > 1_000
-            );
-            note_answer(&mut memory, sent, &Answer::Absent, 2_000);
+            let mut now_ms = 0;
+            for _ in 1..ABSENCES_MAX {
+                assert_eq!(
+                    note_answer(&mut memory, sent, &Answer::Absent, now_ms),
+                    Consequence::None
+                );
+                assert!(!memory.is_settled(purpose, *NO_CONTENT, Some(7)));
+                now_ms = memory.not_before_ms;
+            }
+            assert!(now_ms >= 3_000, "{now_ms} ms");
+            note_answer(&mut memory, sent, &Answer::Absent, now_ms);
             assert!(memory.is_settled(purpose, *NO_CONTENT, Some(7)), "of this version");
             assert!(!memory.is_settled(purpose, *NO_CONTENT, Some(8)), "of no other");
         }

@@ -51,6 +51,8 @@ pub(crate) struct ObjectMemory {
     written: Vec<(Purpose, Written)>,
     refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
+    /// How often in a row the API server did not know the object.
+    absences: u32,
     /// When it was first compared.
     pub(crate) since_ms: u64,
     /// No request before this time.
@@ -130,7 +132,7 @@ impl ObjectMemory {
 
     /// The API took a write.
     pub(crate) fn note_written(&mut self, purpose: Purpose, written: Written) {
-        (self.failures, self.not_before_ms) = (0, 0);
+        (self.failures, self.absences, self.not_before_ms) = (0, 0, 0);
         self.written.retain(|(of, _)| *of != purpose);
         self.written.push((purpose, written));
         self.refusals.retain(|(of, _)| *of != purpose);
@@ -138,7 +140,7 @@ impl ObjectMemory {
 
     /// The API never takes a write of this content, while the object has this version.
     pub(crate) fn note_settled(&mut self, purpose: Purpose, content: Digest, order: Option<u64>) {
-        (self.failures, self.not_before_ms) = (0, 0);
+        (self.failures, self.absences, self.not_before_ms) = (0, 0, 0);
         self.refusals.retain(|(of, _)| *of != purpose);
         self.refusals.push((purpose, Refusal { content, order }));
     }
@@ -153,6 +155,13 @@ impl ObjectMemory {
         let pause_ms = PAUSE_MIN_MS << self.failures.min(16);
         self.failures += 1;
         self.not_before_ms = now_ms + pause_ms.min(PAUSE_MAX_MS);
+    }
+
+    /// The API server does not know the object. Returns how often in a row.
+    pub(crate) fn note_absence(&mut self, now_ms: u64) -> u32 {
+        self.note_failure(now_ms);
+        self.absences += 1;
+        self.absences
     }
 
     /// The API may take what it refused until now.

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::container::variable_file::VariableFile;
+use crate::container::variable_file::{FileVariables, VariableFile};
 
 fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReason> {
     with_fields(&container, |container, fields| {
         let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
         let file = VariableFile { volume: "v".to_owned(), path: "f".to_owned() };
-        let files = BTreeMap::from([(file, Ok(b"HOST='$(BASE)'".to_vec()))]);
+        let files = BTreeMap::from([(file, FileVariables::parse(b"HOST='$(BASE)'"))]);
         launch(container, &base, VariableSources { fields, objects, files: Some(&files) })
     })
 }

@@ -10,7 +10,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -123,8 +123,13 @@ pub(super) fn read(volume: &Path, part: &Path, bytes_max: u64) -> Result<Vec<u8>
         return Err(PartError::NoFile);
     }
     let failed = || PartError::of("it cannot be read");
-    // What was opened is read, whatever has its name by now.
-    let opened = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(failed())?;
+    // What was opened is read, whatever has its name by now. A container can hold a lease on its file, for whose end an
+    // ordinary open would wait.
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        .map_err(failed())?;
     let mut content = Vec::new();
     opened.take(bytes_max + 1).read_to_end(&mut content).map_err(failed())?;
     if content.len() as u64 > bytes_max {

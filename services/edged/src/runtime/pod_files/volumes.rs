@@ -100,8 +100,12 @@ pub(in crate::runtime) fn write(
                 }
             }
             VolumeContent::Host { path: host, kind } => {
-                host_path(&volume.name, Path::new(host), kind)?;
-                link(&path, Path::new(host))?;
+                let host = Path::new(host);
+                // Looked at once, as by a kubelet: a container that runs has it, whatever it is by now.
+                if !fs::read_link(&path).is_ok_and(|present| present == host) {
+                    host_path(&volume.name, host, kind)?;
+                }
+                link(&path, host)?;
             }
             VolumeContent::Claim(claim) => claims.link(claim, audience.shared_dir(), &path)?,
             VolumeContent::Published { path: published } => link(&path, published)?,

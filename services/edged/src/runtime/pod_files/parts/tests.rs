@@ -71,6 +71,34 @@ fn places(place: &Path) -> &Path {
 }
 
 #[test]
+fn a_file_is_read_below_its_volume_and_only_so_much_of_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let volume = dir.path().join("volume");
+    fs::create_dir(&volume).expect("made");
+    fs::write(dir.path().join("secret"), "secret").expect("a file");
+    fs::write(volume.join("file"), "12345").expect("a file");
+    symlink("file", volume.join("inside")).expect("a link");
+    symlink("../secret", volume.join("outside")).expect("a link");
+    symlink("/etc/passwd", volume.join("absolute")).expect("a link");
+    nix::unistd::mkfifo(&volume.join("pipe"), Mode::S_IRUSR).expect("a pipe");
+    let of = |part: &str, bytes_max| read(&volume, Path::new(part), bytes_max);
+    assert_eq!(of("file", 5).expect("whole"), b"12345");
+    assert_eq!(of("inside", 5).expect("it stays in the volume"), b"12345");
+    for (part, bytes_max, word) in [
+        ("outside", 9, "leads out of the volume"),
+        ("absolute", 9, "leads out of the volume"),
+        ("../secret", 9, "leads out of the volume"),
+        ("pipe", 9, "no file"),
+        (".", 9, "no file"),
+        ("none", 9, "No such file"),
+        ("file", 4, "more than 4 bytes"),
+    ] {
+        let why = of(part, bytes_max).expect_err(word).to_string();
+        assert!(why.contains(word), "{part}: {why}");
+    }
+}
+
+#[test]
 fn a_part_is_bound_made_if_it_is_absent_and_goes_without_its_content() {
     in_own_mounts(|volume, place| {
         bind(volume, Path::new("a/b"), place).expect("bound");
