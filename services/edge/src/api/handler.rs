@@ -1,5 +1,6 @@
 //! The handler: carries out MetaManager's operations with the help of the owners.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,11 +214,8 @@ impl ApiHandler {
     /// The token of a claim: that of the disk while it is fresh, else one from the cloud. An aging one
     /// serves while the cloud has no answer.
     async fn token(&self, claim: TokenClaim) -> Result<Outcome, OperationError> {
-        let (account, pod) = (claim.account.clone(), claim.pod.clone());
-        let pod = request(&self.replica, |reply| ReplicaCommand::Find { key: pod, reply }).await?;
-        // The cloud checks the audience, too: the node may lack the objects that name it.
-        let checked = claim.check_pod(pod.as_ref().map(|pod| &*pod.object));
-        checked.map_err(|error| OperationError::of(&account, error))?;
+        let account = claim.account.clone();
+        self.check_token(&claim).await?;
         let standing = {
             let claim = claim.clone();
             request(&self.upstream, |reply| UpstreamCommand::FindToken { claim, reply }).await?
@@ -241,6 +239,25 @@ impl ApiHandler {
             return Err(OperationError::Unavailable(why));
         }
         Ok(Outcome::Answer { key: account, answer })
+    }
+
+    /// Checks a claim against the objects of the view.
+    async fn check_token(&self, claim: &TokenClaim) -> Result<(), OperationError> {
+        let mut known: BTreeMap<ResourceKey, Option<Bytes>> = BTreeMap::new();
+        loop {
+            // A check ends at the first object that it lacks. It names few, each of which is looked up once.
+            let checked = claim.check(|key| known.get(key).cloned().ok_or_else(|| key.clone()));
+            match checked {
+                Ok(checked) => {
+                    return checked.map_err(|error| OperationError::of(&claim.account, error));
+                }
+                Err(key) => {
+                    let find = |reply| ReplicaCommand::Find { key: key.clone(), reply };
+                    let found = request(&self.replica, find).await?;
+                    known.insert(key, found.map(|found| found.object));
+                }
+            }
+        }
     }
 
     /// What serves instead of a token that the cloud did not issue. A refusal ends the old one.

@@ -113,7 +113,7 @@ fn add_all(text: &str, values: &mut BTreeMap<String, String>) -> Result<(), Stri
         let wrong = |why: &str| format!("line {number}: {why}");
         let (name, value) = line.split_once('=').ok_or_else(|| wrong("it has no '='"))?;
         if name.is_empty() || name.ends_with([' ', '\t']) {
-            return Err(wrong("a name stands right before '='"));
+            return Err(wrong("the '=' does not follow a name"));
         }
         let value_at = value.as_ptr() as usize - rest.as_ptr() as usize;
         let (value, after) = if value.starts_with([' ', '\t']) {
@@ -122,7 +122,7 @@ fn add_all(text: &str, values: &mut BTreeMap<String, String>) -> Result<(), Stri
             // A value may have several lines.
             let quoted = rest[value_at..]
                 .strip_prefix('\'')
-                .ok_or_else(|| wrong("a value stands in single quotes"))?;
+                .ok_or_else(|| wrong("the value is not in single quotes"))?;
             let (value, after) = quoted
                 .split_once('\'')
                 .ok_or_else(|| wrong("the quote of the value has no end"))?;
@@ -191,10 +191,10 @@ mod tests {
     fn a_file_of_another_form_is_named_with_its_line() {
         for (text, place) in [
             ("A='1'\nB", "line 2: it has no '='"),
-            ("A ='1'", "line 1: a name stands right before '='"),
-            ("='1'", "line 1: a name stands right before '='"),
-            ("A=1", "line 1: a value stands in single quotes"),
-            ("\nA=\"1\"", "line 2: a value stands in single quotes"),
+            ("A ='1'", "line 1: the '=' does not follow a name"),
+            ("='1'", "line 1: the '=' does not follow a name"),
+            ("A=1", "line 1: the value is not in single quotes"),
+            ("\nA=\"1\"", "line 2: the value is not in single quotes"),
             ("A='1\n2\n", "line 1: the quote of the value has no end"),
             ("A='1\n2'x\n", "line 2: something follows the quote"),
             (FILE, "line 4: something follows the quote"),

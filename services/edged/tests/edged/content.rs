@@ -165,7 +165,7 @@ async fn a_variable_comes_from_a_file_that_another_container_wrote_and_is_waited
     let edged = bench.edged().await;
     let waits = |status: &Value| {
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];
-        let words = "a value stands in single quotes";
+        let words = "the value is not in single quotes";
         waiting["reason"] == "CreateContainerConfigError"
             && waiting["message"].as_str().is_some_and(|message| message.contains(words))
     };
