@@ -1,5 +1,6 @@
 //! CRI's sandboxes and containers on the wire.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,6 +139,8 @@ impl RuntimeService for Services {
         self.0
             .call("CreateContainer", async || {
                 let config = config.unwrap_or_default();
+                let logs = self.0.state().log_directory(&pod_sandbox_id);
+                check_log_folder(Path::new(&logs), &config.log_path)?;
                 let container_id = self.0.state().create(&pod_sandbox_id, config)?;
                 self.0.happens(Happening::Created(container_id.clone()));
                 Ok(CreateContainerResponse { container_id })
@@ -324,6 +327,15 @@ impl RuntimeService for Services {
         let shared = Arc::clone(&self.0);
         Ok(Response::new(super::feed::stream(feed, move |happening| shared.message(happening))))
     }
+}
+
+/// Refuses a container whose log has no folder, though its pod's logs have one: CRI-O makes none.
+fn check_log_folder(logs: &Path, log: &str) -> Result<(), Status> {
+    let folder = logs.join(log).parent().map(Path::to_owned);
+    if logs.is_dir() && folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(Status::unknown("failed to open log file: no such file or directory"));
+    }
+    Ok(())
 }
 
 /// Lets a container live: one that ends by itself does so at its time.

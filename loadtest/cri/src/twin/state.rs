@@ -216,6 +216,14 @@ impl State {
         list.collect()
     }
 
+    /// Where the logs of a sandbox lie; empty for no sandbox.
+    pub(super) fn log_directory(&self, sandbox: &str) -> String {
+        self.sandboxes
+            .get(sandbox)
+            .map(|held| held.config.log_directory.clone())
+            .unwrap_or_default()
+    }
+
     pub(super) fn create(
         &mut self,
         sandbox: &str,

@@ -1,5 +1,7 @@
 //! The request that makes a container, with its files in place.
 
+use std::path::Path;
+
 use headwater_edged::container::{LaunchSpec, WaitReason};
 use headwater_edged::pod::{PodRecord, every_container};
 use headwater_edged::runtime::RuntimeError;
@@ -44,6 +46,7 @@ impl CriRuntime {
         let hosts = hosts_file(spec, pod, &addresses, &of_host, &inner.node()).map_err(refused)?;
         let hosts = inner.files.write_hosts(&pod.uid, hosts).await?;
         let message = inner.files.make_message_file(&pod.uid, name, attempt).await?;
+        make_log_folder(&inner.files.log(pod, name, attempt)).await?;
         let request = ContainerRequest {
             pod: spec,
             record: pod,
@@ -60,7 +63,7 @@ impl CriRuntime {
         let mut config = container_config(&request, &inner.node()).map_err(refused)?;
         for mount in &mut config.mounts {
             // As under a kubelet, no container writes to the files that come from objects.
-            let host = std::path::Path::new(&mount.host_path);
+            let host = Path::new(&mount.host_path);
             mount.readonly |= sources.iter().any(|it| it.is_written_here && it.source == host);
         }
         debug_assert_eq!(config.log_path, container_log_path(name, attempt));
@@ -86,7 +89,7 @@ impl CriRuntime {
         let target = own.and_then(|own| own.target_container_name.as_deref());
         let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
         let id = self.inner.with(|knowledge| {
-            let latest = knowledge.runs_of(&pod.uid, target).pop();
+            let latest = knowledge.latest_started(&pod.uid, target);
             latest.map(|(id, _)| id.to_owned())
         });
         id.map(Some).ok_or_else(|| WaitReason {
@@ -105,4 +108,11 @@ impl CriRuntime {
             user_name: image.username,
         })
     }
+}
+
+/// Makes the folder of a container's logs, as a kubelet does: CRI-O expects it.
+async fn make_log_folder(log: &Path) -> Result<(), RuntimeError> {
+    let Some(folder) = log.parent() else { return Ok(()) };
+    let made = tokio::fs::create_dir_all(folder).await;
+    made.map_err(|error| error_of(format!("the folder {} of its logs: {error}", folder.display())))
 }
