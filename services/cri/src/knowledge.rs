@@ -347,6 +347,13 @@ impl Knowledge {
         all
     }
 
+    /// The latest run of a container that was started, with its id.
+    pub fn latest_started(&self, pod: &PodUid, container: &str) -> Option<(&str, &Run)> {
+        let mut runs = self.runs_of(pod, container);
+        runs.retain(|(_, run)| run.phase != Phase::Created);
+        runs.pop()
+    }
+
     /// The names of a pod's containers.
     pub fn containers(&self, pod: &PodUid) -> BTreeSet<&str> {
         let runs = self.runs().filter(|(_, run)| run.pod == *pod);

@@ -75,10 +75,10 @@ impl CriRuntime {
         &self.inner.client
     }
 
-    /// The id of a running container.
+    /// The id of a running container. A call with an unknown outcome may have made a later one that never started.
     pub(crate) fn running(&self, pod: &PodUid, container: &str) -> Result<String, RuntimeError> {
         let id = self.inner.with(|knowledge| {
-            let (id, run) = knowledge.runs_of(pod, container).pop()?;
+            let (id, run) = knowledge.latest_started(pod, container)?;
             matches!(run.phase, Phase::Running { .. }).then(|| id.to_owned())
         });
         id.ok_or_else(|| RuntimeError::NotRunning { container: container.to_owned() })
@@ -471,24 +471,28 @@ impl Runtime for CriRuntime {
     ) -> Result<(), RuntimeError> {
         let (inner, name) = (&self.inner, launch.container.as_str());
         let sandbox = self.ready_sandbox(&pod.uid)?;
+        if self.running(&pod.uid, name).is_ok() {
+            return Ok(());
+        }
         let latest = inner.with(|knowledge| {
             let latest = knowledge.runs_of(&pod.uid, name).pop();
             latest.map(|(id, run)| (id.to_owned(), run.clone()))
         });
-        let attempt = match &latest {
+        let mut attempt = match &latest {
             None => 0,
-            Some((_, Run { phase: Phase::Running { .. }, .. })) => return Ok(()),
             // A start with an unknown outcome has made it.
             Some((id, run)) if run.phase == Phase::Created => {
                 if !self.undo_start(id, run).await.map_err(|error| failed(&error))? {
                     return Ok(());
                 }
-                // Its process may have run: the number is that of one run only.
-                let may_have_run = inner.files.is_starting(&pod.uid, name, run.attempt);
-                run.attempt + u32::from(may_have_run)
+                run.attempt
             }
             Some((_, run)) => run.attempt + 1,
         };
+        // The process of a start that was undone may have run: the number is that of one run only.
+        while inner.files.is_starting(&pod.uid, name, attempt) {
+            attempt += 1;
+        }
         let request = self.container_request(pod, spec, launch, attempt, sandbox.clone()).await?;
         let log = inner.files.log(pod, name, attempt);
         let id = self.create(&pod.uid, name, attempt, request).await;

@@ -149,9 +149,12 @@ impl Bench {
     pub(crate) async fn delete(&self, pod: &Value) {
         self.ask_for_end(pod);
         let name = pod["metadata"]["name"].as_str().expect("a name");
-        until(|| async { self.asks_delete(name).then_some(()) })
-            .await
-            .expect("edged asks for the delete");
+        let asked = until(|| async { self.asks_delete(name).then_some(()) }).await;
+        asked.unwrap_or_else(|| {
+            let status = crate::fake_edge::latest_status(&self.edge.operations(), name);
+            let events = self.pod_events(name);
+            panic!("edged does not ask for the delete of {name}: {events:#?}, {status:#?}")
+        });
         self.edge.delete(&format!("shop/pod/{name}"));
     }
 

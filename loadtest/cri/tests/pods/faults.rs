@@ -1,5 +1,7 @@
 //! Pods on the twin, whose calls and events fail by a seed.
 
+use std::time::Duration;
+
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, PullOutcome, Restart, Twin};
@@ -80,6 +82,39 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
         assert!(!twin.has_planned_fault(), "{method} was not called");
         edged.stop().await;
     }
+}
+
+/// A start that is refused uses up its number. The next container is made, its answer is lost, and no list shows it
+/// before a third one is made: that one runs, and the second one, whose number is the higher one, never starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_never_started_hides_no_running_one() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = twin(scratch.path());
+    let client = CriClient::new(twin.socket());
+    let bench = Bench::new(twin.socket());
+    let edged = bench.edged().await;
+    twin.fail_next("StartContainer", Fault::Refused);
+    twin.fail_next("CreateContainer", Fault::Slow(Duration::ZERO));
+    twin.fail_next("CreateContainer", Fault::LostAnswer);
+    // The pod worker lists each second by itself, too.
+    (0..7).for_each(|_| twin.fail_next("ListContainers", Fault::Refused));
+    let pod = bench.pod("web", "");
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    assert_eq!(twin.starts("web"), 1);
+    let refused = || async { (!twin.has_planned_fault()).then_some(()) };
+    assert!(until(refused).await.is_some(), "a call was not made");
+    let lists = twin.calls("ListContainers");
+    // The second one began after the first one was known.
+    let listed = || async { (twin.calls("ListContainers") > lists + 1).then_some(()) };
+    assert!(until(listed).await.is_some(), "no list shows both containers");
+    bench.delete(&pod).await;
+    let nothing = async || (names(&client).await == (vec![], vec![])).then_some(());
+    assert!(until(nothing).await.is_some(), "left: {:?}", names(&client).await);
+    edged.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
