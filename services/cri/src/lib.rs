@@ -17,12 +17,14 @@
 //! | [`client`] | calls with deadlines |
 //! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
 //! | `cgroups`, `limits` | the cgroups of pods, which a runtime leaves behind; limits that change |
+//! | `cni_results` | results of network plugins that a power cut tore |
 //! | `collection` | runs and sandboxes that nothing needs |
 //! | [`proto`] | the interface on the wire |
 
 mod cgroup_files;
 mod cgroups;
 pub mod client;
+mod cni_results;
 mod collection;
 mod facts;
 pub mod images;

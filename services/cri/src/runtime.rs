@@ -28,6 +28,7 @@ use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use crate::client::{CallError, CriClient};
+use crate::cni_results;
 use crate::facts::START_ERROR;
 use crate::inner::Inner;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
@@ -206,7 +207,14 @@ impl CriRuntime {
 
     async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        self.client().stop_pod_sandbox(request).await.map(drop).or_else(CallError::done_if_absent)
+        let stopped = self.client().stop_pod_sandbox(request).await.map(drop);
+        if matches!(stopped, Err(CallError::Failed { .. })) {
+            let removing = tokio::task::spawn_blocking(cni_results::remove_torn);
+            if let Err(error) = removing.await {
+                tracing::warn!(%error, "the results of network plugins were not looked at");
+            }
+        }
+        stopped.or_else(CallError::done_if_absent)
     }
 
     pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {

@@ -1,0 +1,72 @@
+//! The results of network plugins, which a power cut can tear.
+//!
+//! The library that containerd and CRI-O call plugins with writes the result for a sandbox to a file, without a sync
+//! (`containernetworking/cni`, `libcni/api.go`, `cacheAdd`). After a power cut the file may be empty. The runtime then
+//! refuses to stop the sandbox, for as long as the file is there, and the pod cannot start again. Without the file it
+//! calls the plugin all the same, and the specification wants a deletion to succeed without a result.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+/// The folder of the results. The library's default, which neither runtime changes.
+const FOLDER: &str = "/var/lib/cni/results";
+
+/// A younger file may be half written. A write takes less than a millisecond.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Removes the results that a power cut tore. To be called when a sandbox is not stopped; the next call can succeed.
+pub(crate) fn remove_torn() {
+    for file in torn(Path::new(FOLDER), SystemTime::now()) {
+        match fs::remove_file(&file) {
+            Ok(()) => tracing::warn!(
+                file = %file.display(),
+                "the result of a network plugin was torn by a power cut and is removed"
+            ),
+            Err(error) => tracing::warn!(file = %file.display(), %error, "a torn result stays"),
+        }
+    }
+}
+
+/// The files of a folder that were not written just now and are no JSON.
+fn torn(folder: &Path, now: SystemTime) -> Vec<PathBuf> {
+    let is_written = |path: &Path| {
+        let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+        // The clock may have been set back since.
+        changed.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < WRITTEN_WITHIN))
+    };
+    let is_whole = |path: &Path| match fs::read(path) {
+        Ok(text) => serde_json::from_slice::<Value>(&text).is_ok(),
+        // One that cannot be read is not known to be torn.
+        Err(_) => true,
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    files.filter(|path| !is_whole(path) && !is_written(path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_is_no_json_is_torn_unless_it_is_being_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        for (name, text) in
+            [("whole", "{\"kind\": \"cniCacheV1\"}"), ("empty", ""), ("half", "{\"k")]
+        {
+            fs::write(folder.join(name), text).expect("written");
+        }
+        let now = SystemTime::now();
+        assert_eq!(torn(folder, now), Vec::<PathBuf>::new());
+        for then in [now + WRITTEN_WITHIN, now - Duration::from_secs(3600)] {
+            let mut found = torn(folder, then);
+            found.sort();
+            assert_eq!(found, [folder.join("empty"), folder.join("half")]);
+        }
+        assert_eq!(torn(&folder.join("absent"), now), Vec::<PathBuf>::new());
+    }
+}
