@@ -1,11 +1,16 @@
 //! Why there is no session: logged once per reason in a row, and kept for the status.
 
+use std::collections::VecDeque;
+
 use headwater_session::EdgeCloseReason;
 use headwater_session::message::RefusalCode;
 use headwater_telemetry::error_chain;
 
 use crate::connection::link::LinkError;
 use crate::metrics::{EdgeCounts, ErrorKind};
+
+/// The reasons that are remembered. With several hubs they take turns.
+const REASONS_MAX: usize = 16;
 
 /// The failures since the last session that a hub welcomed.
 #[derive(Debug, Default)]
@@ -14,6 +19,8 @@ pub(super) struct FailureLog {
     last_end: Option<String>,
     /// What keeps the edge from a session.
     trouble: Option<String>,
+    /// Why there was no connection, the oldest reason first.
+    reasons: VecDeque<String>,
 }
 
 impl FailureLog {
@@ -34,20 +41,35 @@ impl FailureLog {
         was_welcomed: bool,
         metrics: &EdgeCounts,
     ) {
-        tracing::info!(error = error as &dyn std::error::Error, "no connection");
+        let is_new = self.is_new(error_chain(error));
         metrics.failed(error.kind());
-        let Some(trouble) = error.trouble() else {
+        let trouble = error.trouble();
+        let error = error as &dyn std::error::Error;
+        match &trouble {
+            // Without a network the edge tries twice a second, for weeks.
+            _ if !is_new => tracing::debug!(error, "no connection"),
+            Some(_) => tracing::warn!(error, "no connection"),
+            None => tracing::info!(error, "no connection"),
+        }
+        if trouble.is_some() {
+            self.trouble = trouble;
+        } else if !was_welcomed {
             // The next hub may welcome the edge at once. A peer that ends every connection before
             // that is no hub, or one that refused the edge with a reason.
-            if !was_welcomed {
-                self.trouble.get_or_insert_with(|| error_chain(error));
-            }
-            return;
-        };
-        if self.trouble.as_ref() != Some(&trouble) {
-            tracing::warn!(trouble, "no connection");
+            self.trouble.get_or_insert_with(|| error_chain(error));
         }
-        self.trouble = Some(trouble);
+    }
+
+    /// Whether this reason was not seen since the last welcome, or long ago. Remembers it.
+    fn is_new(&mut self, reason: String) -> bool {
+        if self.reasons.contains(&reason) {
+            return false;
+        }
+        if self.reasons.len() >= REASONS_MAX {
+            self.reasons.pop_front();
+        }
+        self.reasons.push_back(reason);
+        true
     }
 
     /// Records why the session ended.
@@ -113,5 +135,20 @@ mod tests {
         assert_eq!(log.trouble().as_deref(), Some(trouble), "the earlier reason explains more");
         log.clear();
         assert_eq!(log.trouble(), None);
+    }
+
+    #[test]
+    fn a_reason_is_new_once_until_a_welcome_however_many_hubs_take_turns() {
+        let mut log = FailureLog::default();
+        let of = |hub: usize| format!("cannot connect to hub {hub}");
+        for turn in 0..100 {
+            for hub in 0..REASONS_MAX {
+                assert_eq!(log.is_new(of(hub)), turn == 0, "turn {turn}, hub {hub}");
+            }
+        }
+        assert!(log.is_new(of(REASONS_MAX)));
+        assert!(log.is_new(of(0)), "the oldest one is forgotten");
+        log.clear();
+        assert!(log.is_new(of(1)));
     }
 }
