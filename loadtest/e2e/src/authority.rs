@@ -27,9 +27,17 @@ impl Authority {
     /// # Panics
     /// When `headwater ca` does not issue it.
     pub fn issue(&self, role: &str, name: &str) -> Vec<String> {
+        self.issue_at(role, name, "127.0.0.1")
+    }
+
+    /// The same, where others reach the part at another address.
+    ///
+    /// # Panics
+    /// As [`Authority::issue`].
+    pub fn issue_at(&self, role: &str, name: &str, address: &str) -> Vec<String> {
         let mut args = vec!["issue", role, name, "--ca", "ca", "--out", name];
         if role != "node" {
-            args.extend(["--ip", "127.0.0.1"]);
+            args.extend(["--ip", address]);
         }
         run(self.0.path(), &args);
         let file = |file: &str| self.0.path().join(name).join(file).display().to_string();

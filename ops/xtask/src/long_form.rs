@@ -7,14 +7,18 @@ use std::time::{Duration, SystemTime};
 use crate::place::Place;
 
 /// The commands with a long form, in the order of their report.
-pub(crate) const ALL: [&str; 9] = [
+pub(crate) const ALL: [&str; 13] = [
     "survive crash",
     "survive power",
     "survive kafka",
+    "survive containers",
     "survive sim",
     "survive conformance",
     "survive node-conformance",
     "survive containerd-2",
+    "survive cgroup-v2",
+    "survive gateway",
+    "survive kubelet",
     "fuzz",
     "bench",
 ];

@@ -12,12 +12,14 @@ use std::process::Command;
 use crate::step::{self, Failure};
 
 /// The purpose that the machine is prepared for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// To build and run Headwater.
     Build,
     /// To run the tests too.
     Test,
+    /// To run those in an emulated machine too.
+    Emulate,
 }
 
 /// One thing that the machine must have.
@@ -31,7 +33,7 @@ struct Need {
     apk: &'static str,
 }
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 21] = [
     Need {
         work: Work::Build,
         what: "a C++ compiler",
@@ -176,6 +178,51 @@ const NEEDS: [Need; 16] = [
         dnf: "skopeo",
         apk: "skopeo",
     },
+    Need {
+        work: Work::Emulate,
+        what: "QEMU",
+        why: "some tests run in an emulated machine",
+        is_there: || is_installed("qemu-system-x86_64"),
+        apt: "qemu-system-x86",
+        dnf: "qemu-system-x86-core",
+        apk: "qemu-system-x86_64",
+    },
+    Need {
+        work: Work::Emulate,
+        what: "a kernel for emulated machines",
+        why: "the emulated machine starts it",
+        is_there: kernel_is_there,
+        apt: "linux-image-cloud-amd64",
+        dnf: "kernel-core",
+        apk: "linux-virt",
+    },
+    Need {
+        work: Work::Emulate,
+        what: "cpio",
+        why: "it packs the first files of the emulated machine",
+        is_there: || is_installed("cpio"),
+        apt: "cpio",
+        dnf: "cpio",
+        apk: "cpio",
+    },
+    Need {
+        work: Work::Emulate,
+        what: "modprobe",
+        why: "it knows the modules of the emulated machine's kernel",
+        is_there: || is_installed("modprobe"),
+        apt: "kmod",
+        dnf: "kmod",
+        apk: "kmod",
+    },
+    Need {
+        work: Work::Emulate,
+        what: "systemd",
+        why: "it starts the units of Headwater in an emulated machine",
+        is_there: || Path::new("/lib/systemd/systemd").is_file(),
+        apt: "systemd",
+        dnf: "systemd",
+        apk: "systemd",
+    },
 ];
 
 /// A package manager and its arguments.
@@ -251,7 +298,7 @@ pub(crate) fn prepare(work: Work) -> Result<(), Failure> {
 }
 
 fn missing(work: Work) -> Vec<&'static Need> {
-    let wanted = NEEDS.iter().filter(|need| need.work == Work::Build || work == Work::Test);
+    let wanted = NEEDS.iter().filter(|need| need.work <= work);
     wanted.filter(|need| !(need.is_there)()).collect()
 }
 
@@ -311,6 +358,13 @@ fn on_path(program: &str) -> bool {
 fn is_installed(program: &str) -> bool {
     let administrators = ["/usr/sbin", "/sbin"].map(Path::new);
     on_path(program) || administrators.iter().any(|folder| folder.join(program).is_file())
+}
+
+/// Whether a kernel is there that Debian makes for emulated machines.
+fn kernel_is_there() -> bool {
+    let files = Path::new("/boot").read_dir().into_iter().flatten().flatten();
+    let mut names = files.map(|file| file.file_name());
+    names.any(|name| name.to_string_lossy().ends_with("-cloud-amd64"))
 }
 
 /// Whether the CNI plugins are in a folder where distributions put them.

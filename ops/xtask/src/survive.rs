@@ -9,7 +9,7 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2|kubelet...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2|cgroup-v2|gateway|kubelet...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
@@ -25,6 +25,10 @@ cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conforman
   containerd-2
               the tests of containers on containerd 2, which is built once on a machine from Go
               modules; it has no rounds
+  cgroup-v2   the tests of the control groups of pods in an emulated machine, whose kernel has version 2
+              of them; it has no rounds
+  gateway     an emulated machine with systemd, the units of `ops/deploy` and containerd: pods run in
+              slices, and come back after power cuts; it has no rounds
   kubelet     a real kubelet is given 175 pods again, and asks its runtime for what the record has,
               to which the pod worker is compared; Kubernetes' sample of a device plugin and its
               server of metrics work with an edge; all are built once on a machine
@@ -46,9 +50,21 @@ struct Test {
     seed: Option<&'static str>,
     /// What the test runs on, and that it must run.
     variables: &'static [(&'static str, &'static str)],
+    emulator: Emulator,
 }
 
-const TESTS: [Test; 9] = [
+/// The part of an emulated machine in a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emulator {
+    /// It needs none.
+    Unused,
+    /// The test starts it.
+    Started,
+    /// The test runs in it.
+    Around,
+}
+
+const TESTS: [Test; 11] = [
     Test {
         name: "crash",
         targets: &["crash"],
@@ -56,6 +72,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_CRASH_ROUNDS"),
         seed: Some("HEADWATER_CRASH_SEED"),
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "power",
@@ -64,6 +81,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_POWER_ROUNDS"),
         seed: Some("HEADWATER_POWER_SEED"),
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "kafka",
@@ -72,6 +90,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_SURVIVE_ROUNDS"),
         seed: Some("HEADWATER_SURVIVE_SEED"),
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "containers",
@@ -80,6 +99,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_CONTAINERS_ROUNDS"),
         seed: Some("HEADWATER_CONTAINERS_SEED"),
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "sim",
@@ -88,6 +108,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_SIM_SEEDS"),
         seed: Some("HEADWATER_SIM_SEED"),
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "conformance",
@@ -96,6 +117,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_CONFORMANCE_ROUNDS"),
         seed: None,
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "node-conformance",
@@ -104,6 +126,7 @@ const TESTS: [Test; 9] = [
         rounds: Some("HEADWATER_NODE_CONFORMANCE_ROUNDS"),
         seed: None,
         variables: &[],
+        emulator: Emulator::Unused,
     },
     Test {
         name: "containerd-2",
@@ -112,6 +135,25 @@ const TESTS: [Test; 9] = [
         rounds: None,
         seed: None,
         variables: &[("HEADWATER_CONTAINERD", "2"), ("CI", "true")],
+        emulator: Emulator::Unused,
+    },
+    Test {
+        name: "cgroup-v2",
+        targets: &["pods"],
+        tests: &["cgroups::", "resize::", "cpus::", "devices::", "eviction::", "loss::"],
+        rounds: None,
+        seed: None,
+        variables: &[("CI", "true")],
+        emulator: Emulator::Around,
+    },
+    Test {
+        name: "gateway",
+        targets: &["gateway"],
+        tests: &[],
+        rounds: None,
+        seed: None,
+        variables: &[("HEADWATER_EMULATOR", "1"), ("CI", "true")],
+        emulator: Emulator::Started,
     },
     Test {
         name: "kubelet",
@@ -120,6 +162,7 @@ const TESTS: [Test; 9] = [
         rounds: None,
         seed: None,
         variables: &[("HEADWATER_KUBELET", "1")],
+        emulator: Emulator::Unused,
     },
 ];
 
@@ -137,11 +180,18 @@ struct Arguments {
 /// The arguments are wrong, the build fails, or a test fails.
 pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
     let arguments = parse(args)?;
-    suite::prepare(place, Work::Test, Profile::Dev)?;
+    let emulates = arguments.tests.iter().any(|test| test.emulator != Emulator::Unused);
+    let work = if emulates { Work::Emulate } else { Work::Test };
+    suite::prepare(place, work, Profile::Dev)?;
     suite::build(place)?;
     for test in &arguments.tests {
         eprintln!("== {}", test.name);
         let mut command = place.cargo(&["test", "--workspace", "--locked"]);
+        if test.emulator == Emulator::Around {
+            let emulator = place.binaries(Profile::Dev).join("headwater-emulator");
+            let runner = format!("target.'cfg(unix)'.runner = ['{}', '--']", emulator.display());
+            command.args(["--config", &runner]);
+        }
         command.args(test.targets.iter().flat_map(|target| ["--test", target]));
         command.args(["--", "--nocapture"]).args(test.tests).envs(test.variables.iter().copied());
         if let Some(rounds) = test.rounds {

@@ -6,7 +6,7 @@ use headwater_edged::CpuPolicy;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, is_running, uid, until};
-use crate::cgroups::CgroupRoot;
+use crate::cgroups::{CgroupRoot, CgroupValue};
 use crate::life::{gone, start};
 
 /// A pod that notes again and again on which processors it may run.
@@ -64,8 +64,8 @@ async fn a_guaranteed_pod_has_its_processors_for_itself_over_every_restart() {
     if given == list(1, count) {
         runs_on(&bench, "shares", &rest).await;
     }
-    let quota = root.read("cpu", &format!("pod{}", uid("own")), "cpu.cfs_quota_us");
-    assert!(quota == "-1" || quota.contains("No such file"), "{quota}");
+    let quota = root.read(CgroupValue::CpuQuota, &format!("pod{}", uid("own")));
+    assert!(quota == "none" || quota.contains("No such file"), "{quota}");
 
     // The pod worker starts again, and then finds its file damaged.
     edged.stop().await;

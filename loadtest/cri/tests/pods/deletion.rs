@@ -10,7 +10,8 @@ use crate::bench::{Bench, is_running, uid, until};
 use crate::cgroups::{TREES, has_version_1};
 use crate::life::{FOREVER, cgroups, containers, gone, start};
 
-/// A process in a cgroup below that of a pod, which cannot end: the cgroup stays until it is thawed.
+/// A process in a cgroup below that of a pod, which cannot end: the cgroup stays until it is thawed. In version 2 a
+/// frozen process ends by SIGKILL.
 struct Frozen {
     process: Child,
     place: PathBuf,

@@ -1,7 +1,7 @@
 //! Pods on a real containerd.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_cri_lab::{Containerd, ContainerdSettings};
@@ -10,6 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 use crate::bench::{Bench, is_running, uid, until};
+use crate::cgroups::trees;
 use crate::fake_edge::latest_status;
 
 /// Runs until it is asked to end.
@@ -36,9 +37,9 @@ pub(crate) fn containers(containerd: &Containerd) -> Vec<String> {
 /// The control groups of a pod.
 pub(crate) fn cgroups(name: &str) -> Vec<PathBuf> {
     let pod = format!("pod{}", uid(name));
-    let trees = Path::new("/sys/fs/cgroup").read_dir().expect("cgroups").flatten();
     let classes = ["headwater", "headwater/burstable", "headwater/besteffort"];
-    let groups = trees.flat_map(|tree| classes.map(|class| tree.path().join(class).join(&pod)));
+    let of_tree = |tree: PathBuf| classes.map(|class| tree.join(class).join(&pod));
+    let groups = trees().into_iter().flat_map(of_tree);
     groups.filter(|group| group.exists()).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, is_running, uid, until};
-use crate::cgroups::{CgroupRoot, TREES, has_version_1};
+use crate::cgroups::{CgroupRoot, CgroupValue};
 use crate::life::{FOREVER, gone, start};
 
 /// A container that runs with resources, of a pod with two of them.
@@ -17,17 +17,12 @@ fn container(pod: &Value, name: &str, resources: Value, policy: Value) -> Value 
     container
 }
 
-/// The values that the containers of a pod have in a file of the kernel, in order.
-fn of_containers(root: &CgroupRoot, pod: &str, controller: &str, file: &str) -> BTreeSet<String> {
-    let place = std::path::Path::new(TREES).join(controller).join(&root.0).join(pod);
+/// The values of the containers of a pod.
+fn of_containers(root: &CgroupRoot, pod: &str, value: CgroupValue) -> BTreeSet<String> {
+    let place = root.place(value.controller(), pod);
     let entries = place.read_dir().into_iter().flatten().flatten();
     let places = entries.filter(|entry| entry.path().is_dir());
-    places
-        .map(|entry| {
-            let text = std::fs::read_to_string(entry.path().join(file));
-            text.unwrap_or_else(|error| error.to_string()).trim().to_owned()
-        })
-        .collect()
+    places.map(|entry| value.read(&entry.path())).collect()
 }
 
 fn has_condition(status: &Value, kind: &str) -> bool {
@@ -41,7 +36,7 @@ fn restarts(status: &Value) -> Vec<&Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_that_run_get_more_and_less_and_their_pod_with_them() {
-    let Some(containerd) = start().filter(|_| has_version_1()) else { return };
+    let Some(containerd) = start() else { return };
     let mut bench = Bench::new(containerd.socket());
     let root = CgroupRoot::claim();
     bench.cgroup_root.clone_from(&root.0);
@@ -84,15 +79,15 @@ async fn containers_that_run_get_more_and_less_and_their_pod_with_them() {
         let milli = |text: &str| text.trim_end_matches('m').parse::<u64>().expect("thousandths");
         let quota = |text: &str| (milli(text) * 100).to_string();
         let bytes = |mib: u64| (mib << 20).to_string();
-        assert_eq!(root.read("cpu", &place, "cpu.cfs_quota_us"), quota(cpu));
-        assert_eq!(root.read("memory", &place, "memory.limit_in_bytes"), bytes(memory_mib));
+        assert_eq!(root.read(CgroupValue::CpuQuota, &place), quota(cpu));
+        assert_eq!(root.read(CgroupValue::MemoryLimit, &place), bytes(memory_mib));
         for of in [&first, &second] {
             let cpu = quota(of["limits"]["cpu"].as_str().expect("a limit"));
             let memory = of["limits"]["memory"].as_str().expect("a limit");
             let memory = bytes(memory.trim_end_matches("Mi").parse().expect("a number"));
-            let quotas = of_containers(&root, &place, "cpu", "cpu.cfs_quota_us");
+            let quotas = of_containers(&root, &place, CgroupValue::CpuQuota);
             assert!(quotas.contains(&cpu), "{cpu} in {quotas:?}");
-            let limits = of_containers(&root, &place, "memory", "memory.limit_in_bytes");
+            let limits = of_containers(&root, &place, CgroupValue::MemoryLimit);
             assert!(limits.contains(&memory), "{memory} in {limits:?}");
         }
     }
@@ -115,8 +110,7 @@ async fn containers_that_run_get_more_and_less_and_their_pod_with_them() {
     bench.delete(&pod).await;
     gone(&containerd, &["web"]).await;
     edged.stop().await;
-    let is_gone = || async {
-        root.read("memory", &place, "memory.limit_in_bytes").contains("No such").then_some(())
-    };
+    let is_gone =
+        || async { root.read(CgroupValue::MemoryLimit, &place).contains("No such").then_some(()) };
     assert!(until(is_gone).await.is_some());
 }
