@@ -6,6 +6,7 @@
 //! calls the plugin all the same, and the specification wants a deletion to succeed without a result.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,8 @@ pub(crate) fn remove_torn() {
                 file = %file.display(),
                 "the result of a network plugin was torn by a power cut and is removed"
             ),
+            // The stop of another sandbox failed, too.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(file = %file.display(), %error, "a torn result stays"),
         }
     }

@@ -24,7 +24,7 @@ const NODE: &str = "gateway-1";
 const HUB: &str = "hub";
 const CONTROLLER: &str = "controller";
 
-/// A pod of each quality of service. Each notes its starts on the machine's disk.
+/// A pod of each quality of service. Each notes its starts durably.
 const PODS: [(&str, &str); 3] = [
     ("guaranteed", "{limits: {cpu: 200m, memory: 64Mi}}"),
     ("burstable", "{requests: {cpu: 100m, memory: 32Mi}}"),
@@ -57,7 +57,7 @@ spec:
   - name: main
     image: localhost/headwater/busybox:1
     imagePullPolicy: IfNotPresent
-    command: [sh, -c, 'echo start >> /notes/{name}; trap \"exit 0\" TERM; sleep 100000 & wait']
+    command: [sh, -c, 'echo start >> /notes/{name}; fsync /notes/{name}; trap \"exit 0\" TERM; sleep 100000 & wait']
     resources: {resources}
     volumeMounts: [{{name: notes, mountPath: /notes}}]
   volumes: [{{name: notes, hostPath: {{path: /var/lib/headwater/notes, type: DirectoryOrCreate}}}}]
