@@ -57,7 +57,7 @@ spec:
   - name: main
     image: localhost/headwater/busybox:1
     imagePullPolicy: IfNotPresent
-    command: [sh, -c, 'echo start >> /notes/{name}; fsync /notes/{name}; trap \"exit 0\" TERM; sleep 100000 & wait']
+    command: [sh, -c, 'echo start >> /notes/{name}; sync /notes/{name}; trap \"exit 0\" TERM; sleep 100000 & wait']
     resources: {resources}
     volumeMounts: [{{name: notes, mountPath: /notes}}]
   volumes: [{{name: notes, hostPath: {{path: /var/lib/headwater/notes, type: DirectoryOrCreate}}}}]
