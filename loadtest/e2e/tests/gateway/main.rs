@@ -154,7 +154,11 @@ fn pods_run_in_slices_and_come_back_after_power_cuts_with_and_without_a_network(
     wait_for_statuses(&fleet, "pods with two restarts", |status| is_running(status, 2));
 
     step("the pods are deleted");
-    fleet.write("pods.yaml", "");
+    // A folder that describes nothing any more removes nothing.
+    fleet.write(
+        "pods.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rest, namespace: shop}\n",
+    );
     let left = "ls -d /sys/fs/cgroup/headwater.slice/*pod*.slice \
                 /sys/fs/cgroup/headwater.slice/*/*pod*.slice 2>/dev/null; \
                 ctr --namespace k8s.io containers list --quiet";
