@@ -37,6 +37,12 @@ pub enum EmulatorError {
         /// The words of `modprobe`.
         cause: String,
     },
+    /// The machine ended while it ran a script.
+    #[error("the machine ended while it ran a script; its output so far:\n{output}")]
+    MachineEnded {
+        /// The end of what the script and the machine wrote.
+        output: String,
+    },
     /// A script did not end in time.
     #[error("the machine did not end a script within {seconds} s; its output so far:\n{output}")]
     Late {

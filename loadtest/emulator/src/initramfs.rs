@@ -1,10 +1,11 @@
 //! The first files of the machine: a shell, the modules of the kernel, and a script that mounts the rest.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use headwater_daemon::{DaemonError, run};
+use headwater_daemon::DaemonError;
 
 use crate::error::EmulatorError;
 use crate::kernel::Kernel;
@@ -42,8 +43,9 @@ pub(crate) fn write(kernel: &Kernel, scratch: &Path, file: &Path) -> Result<(), 
         let path = scratch.join(name);
         fs::write(&path, text).map_err(DaemonError::file(&path))?;
     }
-    let mut executable = Command::new("chmod");
-    run("preparing the first script", executable.arg("0755").arg(scratch.join("init")))?;
+    let init = scratch.join("init");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&init, executable).map_err(DaemonError::file(&init))?;
     let program = program::find(program::CPIO)?;
     let archive = fs::File::create(file).map_err(DaemonError::file(file))?;
     let mut packing = Command::new("sh");

@@ -36,6 +36,9 @@ Wants=agent.service
 AllowIsolate=yes
 ";
 
+/// The names by which the machine mounts the folders that it is served.
+const TAGS: [&str; 2] = ["host", "exchange"];
+
 /// The size of the disk: what is not written takes no room outside.
 const DISK_BYTES: u64 = 16 << 30;
 
@@ -112,9 +115,11 @@ impl EmulatedMachine {
             make_disk(&disk)?;
         }
         let exchange = data.join("exchange");
-        let host = ("the server of this machine's files", Path::new("/"), data.join("host.sock"));
-        let shared = ("the server of the exchange", exchange.as_path(), data.join("exchange.sock"));
-        let files = [file_server(&data, host)?, file_server(&data, shared)?];
+        let [host, shared] = sockets(&data);
+        let files = [
+            file_server("the server of this machine's files", Path::new("/"), host)?,
+            file_server("the server of the exchange", &exchange, shared)?,
+        ];
         let emulator = emulator(&data, &kernel, boot)?;
         let mut machine = Self { emulator, files, exchange, next: 0, folder };
         machine.boot()?;
@@ -171,10 +176,13 @@ impl EmulatedMachine {
             if let Some(code) = code.and_then(|code| code.trim().parse().ok()) {
                 return Ok(code);
             }
-            let late = Instant::now() >= deadline;
-            if late || self.emulator.pid().is_none_or(|pid| !lives(pid)) {
-                let output = format!("{end}\n{}", self.emulator.words());
-                return Err(EmulatorError::Late { seconds: SCRIPT_WITHIN.as_secs(), output });
+            let output = || format!("{end}\n{}", self.emulator.words());
+            if self.emulator.pid().is_none_or(|pid| !lives(pid)) {
+                return Err(EmulatorError::MachineEnded { output: output() });
+            }
+            if Instant::now() >= deadline {
+                let seconds = SCRIPT_WITHIN.as_secs();
+                return Err(EmulatorError::Late { seconds, output: output() });
             }
             thread::sleep(POLL);
         }
@@ -192,9 +200,10 @@ impl EmulatedMachine {
             fs::write(&path, text).map_err(DaemonError::file(&path))?;
         }
         self.next = 0;
-        for server in &mut self.files {
-            // It ended with the emulator that it served.
+        for (server, socket) in self.files.iter_mut().zip(sockets(self.folder.path())) {
+            // It ended with the emulator that it served, and a socket of before says nothing.
             server.kill()?;
+            let _ = fs::remove_file(socket);
             server.start()?;
         }
         Ok(self.emulator.start()?)
@@ -218,20 +227,20 @@ fn make_disk(disk: &Path) -> Result<(), EmulatorError> {
     Ok(run("making the disk", making.args(["-q", "-t", "ext4"]).arg(disk))?)
 }
 
+/// The sockets of the servers of files.
+fn sockets(data: &Path) -> [PathBuf; 2] {
+    TAGS.map(|tag| data.join(tag).with_extension("sock"))
+}
+
 /// The server of a folder to the machine, at a socket.
-fn file_server(
-    data: &Path,
-    (name, folder, socket): (&'static str, &Path, PathBuf),
-) -> Result<Daemon, EmulatorError> {
+fn file_server(name: &str, folder: &Path, socket: PathBuf) -> Result<Daemon, EmulatorError> {
     let mut command = Command::new(program::find(program::VIRTIOFSD)?);
     command.arg(format!("--socket-path={}", socket.display()));
     // What one side writes to the exchange, the other sees at once.
     let cache = if folder == Path::new("/") { "auto" } else { "none" };
     command.args(["-o", &format!("source={}", folder.display())]);
     command.args(["-o", "sandbox=chroot", "-o", &format!("cache={cache}")]);
-    let _ = fs::remove_file(&socket);
     let log = socket.with_extension("log");
-    debug_assert!(log.starts_with(data));
     Ok(Daemon::new(name, command, log, Appears(socket)))
 }
 
@@ -242,8 +251,7 @@ fn emulator(data: &Path, kernel: &Kernel, boot: Boot) -> Result<Daemon, Emulator
     command.args(["-smp", &PROCESSORS.to_string(), "-m", &MEMORY_MIB.to_string()]);
     command.args(["-object", &memory, "-numa", "node,memdev=memory"]);
     command.args(["-nodefaults", "-nographic", "-no-reboot", "-serial", "stdio"]);
-    for tag in ["host", "exchange"] {
-        let socket = data.join(tag).with_extension("sock");
+    for (tag, socket) in TAGS.iter().zip(sockets(data)) {
         command.args(["-chardev", &format!("socket,id={tag},path={}", socket.display())]);
         command.args(["-device", &format!("vhost-user-fs-pci,chardev={tag},tag={tag}")]);
     }
@@ -266,7 +274,7 @@ fn emulator(data: &Path, kernel: &Kernel, boot: Boot) -> Result<Daemon, Emulator
     Ok(Daemon::new("the emulated machine", command, data.join("console.log"), Appears(started)))
 }
 
-/// What a file has beyond `read` bytes, up to the end of a character.
+/// What a file has beyond `read` bytes. A character that is cut in two is shown as unknown.
 fn read_from(path: &Path, read: &mut u64) -> String {
     let Ok(mut file) = fs::File::open(path) else { return String::new() };
     let mut bytes = Vec::new();

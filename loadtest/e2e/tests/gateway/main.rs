@@ -81,7 +81,9 @@ fn run(machine: &mut EmulatedMachine, script: &str) -> String {
 /// Waits in the machine until a condition of the shell holds.
 fn wait(machine: &mut EmulatedMachine, what: &str, condition: &str) {
     let script = format!(
-        "for second in $(seq 150); do if {condition}; then exit 0; fi; sleep 1; done
+        "for second in $(seq 90); do if {condition}; then exit 0; fi; sleep 1; done
+         ls -d /sys/fs/cgroup/headwater.slice/*.slice /sys/fs/cgroup/headwater.slice/*/*.slice
+         ctr --namespace k8s.io containers list
          systemctl --no-pager status 'headwater-*' containerd
          journalctl --no-pager --lines 30 --unit 'headwater-*'
          exit 1"
