@@ -165,7 +165,7 @@ impl CgroupFiles {
 }
 
 /// The places that a pod's cgroup may have: by its quality of service, as a directory or as a slice.
-fn places(root: &str, pod: &PodUid) -> Vec<PathBuf> {
+pub(crate) fn places(root: &str, pod: &PodUid) -> Vec<PathBuf> {
     let uid = pod.as_str().replace('-', "_");
     let of_class = ["", "burstable", "besteffort"].map(|class| {
         let directory = Path::new(root).join(class).join(format!("pod{pod}"));

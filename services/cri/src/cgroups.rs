@@ -9,11 +9,13 @@
 //! ```
 //!
 //! With the driver `cgroupfs` the directory of a pod is made before its sandbox. A service manager makes the slice of a pod
-//! when its sandbox starts, and its values are set then. A runtime makes what lies below, and leaves the parent behind.
+//! when its sandbox starts, and its values are set then. A runtime makes what lies below, and leaves the parent behind; a
+//! slice is stopped when its pod is gone.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -22,7 +24,7 @@ use headwater_edged::pod::PodUid;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY, PIDS};
+use crate::cgroup_files::{CPU_V1, CgroupFiles, MEMORY, PIDS, places};
 use crate::spec::{CgroupDriver, PodResources, cpu_shares};
 
 /// The classes of pods below the root; guaranteed ones have none.
@@ -138,19 +140,21 @@ impl Cgroups {
     /// One of them stays: a process in it does not end, or the kernel refuses.
     pub(crate) async fn remove(&self, pod: &PodUid) -> io::Result<()> {
         let (cgroups, pod) = (self.clone(), pod.clone());
-        let removing = tokio::task::spawn_blocking(move || cgroups.remove_now(&pod));
+        let removing = tokio::task::spawn_blocking(move || {
+            if cgroups.driver == CgroupDriver::Systemd {
+                cgroups.places(&pod).iter().for_each(|place| stop_slice(place));
+            }
+            cgroups.remove_now(&pod)
+        });
         removing.await.map_err(io::Error::other)?
     }
 
-    /// The cgroups of a pod, one for each controller.
+    /// The cgroups of a pod, one for each controller, as directories and as slices.
     fn places(&self, pod: &PodUid) -> Vec<PathBuf> {
-        let root = Path::new(self.files.name());
-        let trees = self.files.trees().into_iter();
-        let of_tree = |tree: PathBuf| {
-            let place = |class| tree.join(root).join(class).join(format!("pod{pod}"));
-            ["", BURSTABLE, BEST_EFFORT].map(place)
-        };
-        trees.flat_map(of_tree).filter(|place| place.is_dir()).collect()
+        let places = places(self.files.name(), pod);
+        let of_tree = |tree: PathBuf| places.iter().map(move |place| tree.join(place));
+        let all = self.files.trees().into_iter().flat_map(of_tree);
+        all.filter(|place| place.is_dir()).collect()
     }
 
     fn remove_now(&self, pod: &PodUid) -> io::Result<()> {
@@ -325,6 +329,24 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
+/// Asks the service manager to stop a slice, which it keeps when the last container has left it.
+fn stop_slice(place: &Path) {
+    let Some(slice) = place.file_name().filter(|_| place.extension() == Some("slice".as_ref()))
+    else {
+        return;
+    };
+    match Command::new("systemctl").arg("stop").arg(slice).output() {
+        Ok(stopped) if stopped.status.success() => {}
+        Ok(stopped) => {
+            let words = String::from_utf8_lossy(&stopped.stderr).trim().to_owned();
+            tracing::warn!(slice = %slice.display(), words, "systemd does not stop the slice of a pod");
+        }
+        Err(error) => {
+            tracing::warn!(%error, "systemctl, which stops the slices of pods, cannot be run")
+        }
+    }
+}
+
 /// Removes a cgroup and those below it, once their processes have ended.
 fn remove_tree(place: &Path) -> io::Result<()> {
     let mut busy = None;
@@ -479,6 +501,8 @@ mod tests {
         assert!(!root.join(&place).exists());
         fs::create_dir_all(root.join(&place)).expect("made");
         of_slices.adjust(slice, &best_effort).expect("set");
+        let pod = PodUid::try_from("12ab-34".to_owned()).expect("a UID");
+        assert_eq!(of_slices.places(&pod), [root.join(&place)]);
         assert_eq!(read(root, &format!("{place}/cpu.max")), "max 100000");
         assert_eq!(read(root, &format!("{place}/memory.max")), "max");
         assert_eq!(read(root, &format!("{class}/cpu.weight")), "1");
