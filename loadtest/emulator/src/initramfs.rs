@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use headwater_daemon::DaemonError;
+use headwater_daemon::{DaemonError, run};
 
 use crate::error::EmulatorError;
 use crate::kernel::Kernel;
@@ -47,22 +47,10 @@ pub(crate) fn write(kernel: &Kernel, scratch: &Path, file: &Path) -> Result<(), 
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&init, executable).map_err(DaemonError::file(&init))?;
     let program = program::find(program::CPIO)?;
-    let archive = fs::File::create(file).map_err(DaemonError::file(file))?;
     let mut packing = Command::new("sh");
-    let script = "find . | \"$1\" --create --format newc --quiet";
-    packing.args(["-c", script, "sh"]).arg(&program).current_dir(scratch);
-    let packed = packing.stdin(Stdio::null()).stdout(archive).output();
-    let packed =
-        packed.map_err(|source| DaemonError::Program { program: "sh".to_owned(), source })?;
-    if packed.status.success() {
-        return Ok(());
-    }
-    Err(DaemonError::Failed {
-        what: "packing the first files".to_owned(),
-        status: packed.status.to_string(),
-        output: String::from_utf8_lossy(&packed.stderr).into_owned(),
-    }
-    .into())
+    let script = "find . | \"$1\" --create --format newc --quiet >\"$2\"";
+    packing.args(["-c", script, "sh"]).arg(&program).arg(file).current_dir(scratch);
+    Ok(run("packing the first files", &mut packing)?)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), EmulatorError> {

@@ -12,6 +12,8 @@
 //! when its sandbox starts, and its values are set then. A runtime makes what lies below, and leaves the parent behind; a
 //! slice is stopped when its pod is gone.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -142,7 +144,8 @@ impl Cgroups {
         let (cgroups, pod) = (self.clone(), pod.clone());
         let removing = tokio::task::spawn_blocking(move || {
             if cgroups.driver == CgroupDriver::Systemd {
-                cgroups.places(&pod).iter().for_each(|place| stop_slice(place));
+                // Each controller of version 1 has the same slice.
+                slices(&cgroups.places(&pod)).into_iter().for_each(stop_slice);
             }
             cgroups.remove_now(&pod)
         });
@@ -329,12 +332,14 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
+/// The slices among cgroups, each once.
+fn slices(places: &[PathBuf]) -> BTreeSet<&OsStr> {
+    let slices = places.iter().filter(|place| place.extension() == Some(OsStr::new("slice")));
+    slices.filter_map(|place| place.file_name()).collect()
+}
+
 /// Asks the service manager to stop a slice, which it keeps when the last container has left it.
-fn stop_slice(place: &Path) {
-    let Some(slice) = place.file_name().filter(|_| place.extension() == Some("slice".as_ref()))
-    else {
-        return;
-    };
+fn stop_slice(slice: &OsStr) {
     match Command::new("systemctl").arg("stop").arg(slice).output() {
         Ok(stopped) if stopped.status.success() => {}
         Ok(stopped) => {
@@ -503,6 +508,8 @@ mod tests {
         of_slices.adjust(slice, &best_effort).expect("set");
         let pod = PodUid::try_from("12ab-34".to_owned()).expect("a UID");
         assert_eq!(of_slices.places(&pod), [root.join(&place)]);
+        let of_two = [root.join("cpu").join(slice), root.join("memory").join(slice), root.into()];
+        assert_eq!(slices(&of_two), BTreeSet::from([OsStr::new(slice)]));
         assert_eq!(read(root, &format!("{place}/cpu.max")), "max 100000");
         assert_eq!(read(root, &format!("{place}/memory.max")), "max");
         assert_eq!(read(root, &format!("{class}/cpu.weight")), "1");

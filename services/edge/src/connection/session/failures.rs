@@ -1,4 +1,5 @@
-//! Why there is no session: logged once per reason in a row, and kept for the status.
+//! Why there is no session: kept for the status, and logged once. A reason for no connection counts as the same until a
+//! hub welcomes the edge, the end of a session until another one has another reason.
 
 use std::collections::VecDeque;
 
