@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::limited::{self, Run};
 use super::slowest::Slowest;
 use crate::place::Place;
 use crate::step::{self, Failure};
@@ -22,6 +23,13 @@ use crate::step::{self, Failure};
 /// Programs that run at once. Each runs a test per core, so a machine is full while two of them
 /// compute, and busy while one of them waits.
 const LANES: usize = 2;
+
+/// The longest time of one program. The longest takes six minutes on a quiet machine. A program that
+/// hangs must not use up the time of the whole run: its output names the test.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The folder in the build folder with the output of the programs that run.
+const OUTPUTS: &str = "test-output";
 
 /// The file in the build folder with the durations of the last run, in seconds.
 const DURATIONS: &str = "test-durations.json";
@@ -49,13 +57,15 @@ pub(super) fn run(place: &Place) -> Result<(), Failure> {
     programs.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
     let (count, queue) = (programs.len(), Mutex::new(programs));
     let report = Mutex::new(Report::default());
+    let outputs = place.target.join(OUTPUTS);
     thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
                 while let Some(program) = { lock(&queue).pop() } {
                     let start = Instant::now();
-                    let output = command(&program).output();
-                    lock(&report).add(&program, start.elapsed(), output);
+                    let output = outputs.join(program.name.replace(' ', "-"));
+                    let run = limited::run(&mut command(&program), &output, LIMIT);
+                    lock(&report).add(&program, start.elapsed(), run);
                 }
             });
         }
@@ -86,17 +96,18 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, program: &Program, took: Duration, output: std::io::Result<Output>) {
+    fn add(&mut self, program: &Program, took: Duration, run: std::io::Result<Run>) {
         let name = &program.name;
-        let is_good = match output {
-            Ok(output) => {
+        let is_good = match run {
+            Ok(Run { output, end }) => {
                 eprintln!("== {name}: {:.1} s", took.as_secs_f64());
-                let text = String::from_utf8_lossy(&output.stdout);
-                self.slowest.add(name, &text);
+                self.slowest.add(name, &output);
                 // A closed output is not a failure of the tests.
-                let _ = std::io::stdout().write_all(text.as_bytes());
-                let _ = std::io::stderr().write_all(&output.stderr);
-                output.status.success()
+                let _ = std::io::stdout().write_all(output.as_bytes());
+                if let Err(text) = &end {
+                    eprintln!("{name}: {text}");
+                }
+                end.is_ok()
             }
             Err(error) => {
                 eprintln!("== {name}: cannot start: {error}");
