@@ -135,13 +135,33 @@ pub fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
     let Some(own) = RestartPolicy::named(container.restart_policy.as_deref()) else {
         return RestartPolicy::of(pod).restarts(code);
     };
-    let mut rules = container.restart_policy_rules.iter().flatten();
-    let rule = rules.find(|rule| rule.exit_codes.as_ref().is_some_and(|of| names_code(of, code)));
-    rule.is_some_and(|rule| rule.action == RESTART) || own.restarts(code)
+    matches!(rule_action(container, code), Some(RESTART | RESTART_ALL)) || own.restarts(code)
+}
+
+/// Whether every container of the pod starts again after this one has ended with this code (KEP-5532).
+pub fn restarts_all(container: &Container, code: i32) -> bool {
+    rule_action(container, code) == Some(RESTART_ALL)
+}
+
+/// Whether the end of a container can have every container of the pod start again.
+pub fn can_restart_all(pod: &Pod) -> bool {
+    let mut rules = all_containers(pod).flat_map(|it| it.restart_policy_rules.iter().flatten());
+    rules.any(|rule| rule.action == RESTART_ALL)
 }
 
 /// The action of a rule by which a container starts again.
 const RESTART: &str = "Restart";
+
+/// The action of a rule by which all containers of the pod start again.
+const RESTART_ALL: &str = "RestartAllContainers";
+
+/// The action of the first rule that names the code. Rules count beside a policy of the container's own only.
+fn rule_action(container: &Container, code: i32) -> Option<&str> {
+    RestartPolicy::named(container.restart_policy.as_deref())?;
+    let mut rules = container.restart_policy_rules.iter().flatten();
+    let rule = rules.find(|rule| rule.exit_codes.as_ref().is_some_and(|of| names_code(of, code)));
+    rule.map(|rule| rule.action.as_str())
+}
 
 fn names_code(codes: &ContainerRestartRuleOnExitCodes, code: i32) -> bool {
     let has = codes.values.iter().flatten().any(|value| *value == code);
@@ -406,6 +426,7 @@ mod tests {
             (own(Some("Never"), &restart), &[42], &[0, 1]),
             (own(Some("OnFailure"), &[rule("Restart", "NotIn", &[1, 2])]), &[0, 1, 3], &[]),
             (own(Some("Never"), &[rule("Restart", "NotIn", &[1, 2])]), &[0, 3], &[1, 2]),
+            (own(Some("Never"), &[rule("RestartAllContainers", "In", &[42])]), &[42], &[0, 1]),
             // The first rule that names the code decides, and an action that there is not decides nothing.
             (own(Some("Never"), &[rule("Other", "In", &[42]), restart[0].clone()]), &[], &[42]),
         ] {

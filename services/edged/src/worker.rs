@@ -14,6 +14,7 @@
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
+//! | `restart` | the restart of all containers of the pod |
 //! | `resizing` | the resources of its running containers, and the changes of them |
 //! | `devices` | the devices of the pod |
 //! | `token_requests` | requests for the tokens of its volumes |
@@ -61,6 +62,7 @@ mod probe_totals;
 mod pull;
 mod report;
 mod resizing;
+mod restart;
 mod setup_failure;
 mod signal;
 pub(crate) mod status;
@@ -99,6 +101,8 @@ pub(crate) struct Worker {
     containers: BTreeMap<String, Box<ContainerTracker>>,
     /// The waits of failing containers, as the pod worker's files have them.
     waits: BTreeMap<String, CrashRecord>,
+    /// The latest run of each container from before the last restart of all containers. `None`: it is not read yet.
+    restart: Option<BTreeMap<String, u32>>,
     /// The images of containers, if the runtime has images.
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
@@ -192,6 +196,7 @@ impl Worker {
             inbox,
             containers: BTreeMap::new(),
             waits: BTreeMap::new(),
+            restart: None,
             images,
             tokens: None,
             mounts: None,

@@ -23,4 +23,5 @@ mod loss;
 mod pulls;
 mod reboot;
 mod resize;
+mod restarts;
 mod subpaths;

@@ -69,6 +69,11 @@ impl Paths {
         self.pod(uid).join("waits.json")
     }
 
+    /// The runs of a pod from before its last restart of all containers.
+    pub(crate) fn restart(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("restart.json")
+    }
+
     /// The volumes of a pod.
     pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volumes")

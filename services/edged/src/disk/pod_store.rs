@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
+use serde::Serialize;
 
 use super::durable_file;
 use super::file_error::{FileError, blocking};
@@ -114,12 +115,7 @@ impl PodStore {
         pod: &PodUid,
         status: &PodStatus,
     ) -> Result<(), FileError> {
-        let Some(paths) = self.paths.as_ref().filter(|_| self.contains(pod)) else { return Ok(()) };
-        let (path, status) = (paths.status(pod), status.clone());
-        blocking(move || {
-            durable_file::write(&path, &status).map_err(FileError::new("write", &path))
-        })
-        .await
+        self.write(pod, Paths::status, status).await
     }
 
     /// The waits of the pod's failing containers, by name.
@@ -137,10 +133,39 @@ impl PodStore {
         pod: &PodUid,
         waits: &BTreeMap<String, CrashRecord>,
     ) -> Result<(), FileError> {
+        self.write(pod, Paths::waits, waits).await
+    }
+
+    /// The latest run of each container from before the pod's last restart of all containers, by name.
+    pub(crate) fn restart(&self, pod: &PodUid) -> BTreeMap<String, u32> {
+        let read = |paths: &Paths| durable_file::read(&paths.restart(pod)).ok().flatten();
+        self.paths.as_ref().and_then(read).unwrap_or_default()
+    }
+
+    /// Writes the runs from before a restart of all containers. Does nothing if the pod has no record.
+    ///
+    /// # Errors
+    /// The errors of the file system. The former runs stay.
+    pub(crate) async fn write_restart(
+        &self,
+        pod: &PodUid,
+        runs: &BTreeMap<String, u32>,
+    ) -> Result<(), FileError> {
+        self.write(pod, Paths::restart, runs).await
+    }
+
+    /// Writes a file of a pod that has a record.
+    async fn write<T: Clone + Serialize + Send + 'static>(
+        &self,
+        pod: &PodUid,
+        path: impl FnOnce(&Paths, &PodUid) -> PathBuf,
+        content: &T,
+    ) -> Result<(), FileError> {
         let Some(paths) = self.paths.as_ref().filter(|_| self.contains(pod)) else { return Ok(()) };
-        let (path, waits) = (paths.waits(pod), waits.clone());
-        blocking(move || durable_file::write(&path, &waits).map_err(FileError::new("write", &path)))
-            .await
+        let (path, content) = (path(paths, pod), content.clone());
+        let write =
+            move || durable_file::write(&path, &content).map_err(FileError::new("write", &path));
+        blocking(write).await
     }
 
     /// Removes the pod's directory, then its record from memory. It can be repeated.
@@ -240,6 +265,8 @@ mod tests {
         store.write_status(&record("u1").uid, &status).await.expect("written");
         let waits = BTreeMap::from([("main".to_owned(), CrashRecord { attempt: 3, wait_ms: 20 })]);
         store.write_waits(&record("u1").uid, &waits).await.expect("written");
+        let runs = BTreeMap::from([("main".to_owned(), 4)]);
+        store.write_restart(&record("u1").uid, &runs).await.expect("written");
         store.remove(&record("u2").uid).await.expect("removed");
         store.remove(&record("u2").uid).await.expect("removed again");
         // A crash interrupted the creation of this one.
@@ -250,6 +277,7 @@ mod tests {
         assert_eq!(again.pods(), [record("u1")]);
         assert_eq!(again.status(&record("u1").uid), Some(status));
         assert_eq!(again.waits(&record("u1").uid), waits);
+        assert_eq!(again.restart(&record("u1").uid), runs);
         assert_eq!(again.status(&record("u2").uid), None);
         assert!(!dir.path().join("pods/u3").exists(), "nothing ran in it");
         assert!(dir.path().join("pods/..bad").exists(), "it is left alone");

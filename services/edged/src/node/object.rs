@@ -162,8 +162,7 @@ pub(crate) fn node(
                 .supplemental_groups_policy
                 .map(|has| NodeFeatures { supplemental_groups_policy: Some(has) }),
             runtime_handlers: runtime_handlers(&facts.features),
-            declared_features: (!facts.features.declared.is_empty())
-                .then(|| facts.features.declared.iter().map(|it| (*it).to_owned()).collect()),
+            declared_features: Some(declared(&facts.features)),
             daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
             }),
@@ -295,6 +294,17 @@ fn conditions(
         .into()
 }
 
+/// A feature of the pod worker itself: the end of a container can restart all containers of its pod.
+const RESTARTS_ALL: &str = "RestartAllContainersOnContainerExits";
+
+/// The features of Kubernetes that the node declares, in order. The scheduler gives a pod that uses one to no other node.
+fn declared(features: &StatedFeatures) -> Vec<String> {
+    let declared = features.declared.iter().copied().chain([RESTARTS_ALL]);
+    let mut declared: Vec<String> = declared.map(str::to_owned).collect();
+    declared.sort_unstable();
+    declared
+}
+
 fn runtime_handlers(features: &StatedFeatures) -> Option<Vec<NodeRuntimeHandler>> {
     let handlers = features.handlers.iter().map(|handler| NodeRuntimeHandler {
         name: Some(handler.name.clone()),
@@ -356,8 +366,9 @@ mod tests {
             serde_json::to_value(node.status).expect("JSON")
         };
         let bare = status(&facts());
-        let keys = ["images", "features", "runtimeHandlers", "declaredFeatures"];
+        let keys = ["images", "features", "runtimeHandlers"];
         assert!(keys.iter().all(|key| bare[key].is_null()), "{bare}");
+        assert_eq!(bare["declaredFeatures"], json!(["RestartAllContainersOnContainerExits"]));
         let image = ContainerImage { names: Some(vec!["r/web:1".to_owned()]), size_bytes: Some(7) };
         let handler =
             StatedHandler { name: "runc".to_owned(), user_namespaces: true, ..Default::default() };
@@ -369,7 +380,9 @@ mod tests {
         let status = status(&NodeFacts { images: vec![image], features, ..facts() });
         assert_eq!(status["images"], json!([{"names": ["r/web:1"], "sizeBytes": 7}]));
         assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
-        assert_eq!(status["declaredFeatures"], json!(["InPlacePodVerticalScalingInitContainers"]));
+        let declared =
+            ["InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"];
+        assert_eq!(status["declaredFeatures"], json!(declared));
         let features = json!({"recursiveReadOnlyMounts": false, "userNamespaces": true});
         assert_eq!(status["runtimeHandlers"], json!([{"name": "runc", "features": features}]));
     }

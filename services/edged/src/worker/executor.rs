@@ -340,9 +340,10 @@ impl Worker {
         let is_shutdown = self.assignment.shutdown.is_some();
         let is_lost = runtime.features().sandboxes
             && runtime.pod(&self.record.uid).sandbox == SandboxState::Lost;
-        // A container whose image is to be replaced starts again under any restart policy, too.
+        // A container whose image is to be replaced, or that restarts with all others, starts again under any restart
+        // policy, too.
         let is_outdated = container_of(pod, name).is_some_and(|c| self.is_outdated(&c));
-        let is_replaced = fate == Fate::Run && is_outdated;
+        let is_replaced = fate == Fate::Run && (is_outdated || self.is_superseded(name));
         let request = StopRequest { within, interrupts: is_shutdown || is_lost || is_replaced };
         // A stop of the machine does not follow from the change that brought the pod here.
         let span = if is_shutdown { Span::none() } else { self.span("pod stop") };

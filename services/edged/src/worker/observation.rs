@@ -194,6 +194,7 @@ impl Worker {
             self.waits = waits;
         }
         self.keep_waits().await;
+        self.note_restart(pod).await;
         self.start_probes(pod);
         state
     }
@@ -221,6 +222,7 @@ impl Worker {
                 .containers
                 .get(name)
                 .is_some_and(|runs| runs.sandbox_attempt != state.sandbox_attempt);
+            facts.is_superseded = self.is_superseded(name);
             (name.clone(), facts)
         });
         let mut facts: Containers = facts.collect();

@@ -8,6 +8,7 @@
 //!   sandbox      None --Open--> Ready --Close--> None        Lost: kill what runs, then Close
 //!   image        Absent --Pull--> Pulling --> Present | Failed --(until)--> Pull
 //!   container    Start needs sandbox Ready and image Present; init containers come first
+//!   restart      of all containers: Kill what runs from before, then as a new pod in the same sandbox
 //!   end          PreStop -> Terminate -> Kill, then Close, then the final step: Discard -> AskDelete | CleanUp | Leave
 //! ```
 

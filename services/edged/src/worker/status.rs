@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::dependencies::PendingResize;
-use super::plan::{self, Containers, FailReason, Outcome, Run};
+use super::plan::{self, ContainerFacts, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
 use crate::container::compute_resources::ComputeResources;
 use crate::container::qos::QosClass;
@@ -217,7 +217,8 @@ fn container_status(
     };
     let is_step = is_step(facts.pod, container);
     let done = now.is_some_and(|now| {
-        !now.in_earlier_sandbox && matches!(now.run, Run::Exited { code: 0, .. })
+        let is_current = !now.in_earlier_sandbox && !now.is_superseded;
+        is_current && matches!(now.run, Run::Exited { code: 0, .. })
     });
     let run_image =
         now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
@@ -254,13 +255,15 @@ fn is_step(pod: &Pod, container: &Container) -> bool {
     !is_sidecar(container) && init_containers(pod).iter().any(|init| init.name == container.name)
 }
 
-/// Whether a container whose run ended in an earlier sandbox runs again in this one.
+/// Whether a container runs again whose run ended in an earlier sandbox, or before a restart of all containers.
 fn starts_anew(facts: &StatusFacts<'_>, container: &Container, exit: &Exit) -> bool {
     let now = facts.containers.get(&container.name);
     let is_init = init_containers(facts.pod).iter().any(|init| init.name == container.name);
-    facts.ended.is_none()
-        && now.is_some_and(|now| now.in_earlier_sandbox)
-        && (is_init || exit.interrupted || restarts(facts.pod, container, exit.code))
+    let runs_again = |now: &ContainerFacts| {
+        let is_due = || is_init || exit.interrupted || restarts(facts.pod, container, exit.code);
+        now.is_superseded || (now.in_earlier_sandbox && is_due())
+    };
+    facts.ended.is_none() && now.is_some_and(runs_again)
 }
 
 fn terminated(

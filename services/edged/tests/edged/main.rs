@@ -16,6 +16,7 @@ mod life;
 mod mounts;
 mod node;
 mod resize;
+mod restarts;
 mod sandboxes;
 mod shim;
 mod static_pods;

@@ -55,8 +55,8 @@ static RESTART_RULE: Type = Type {
     fields: &[
         field("action").refused(
             ALL,
-            Is(&["Restart"]),
-            "the containers of a pod are not restarted together",
+            Is(&["Restart", "RestartAllContainers"]),
+            "there is no such action",
         ),
         typed("exitCodes", &RESTART_CODES),
     ],

@@ -65,6 +65,8 @@ pub struct ContainerFacts {
     pub started: bool,
     /// The latest run was in an earlier sandbox: an init container has to run again.
     pub in_earlier_sandbox: bool,
+    /// The latest run was before a restart of all containers of the pod: it ends, and the container runs again.
+    pub is_superseded: bool,
     /// The time by which the latest run has to end, because a probe or hook failed.
     pub unhealthy: Option<Instant>,
     /// The progress of its end.
@@ -157,6 +159,7 @@ impl Default for ContainerFacts {
             run: Run::Never,
             started: false,
             in_earlier_sandbox: false,
+            is_superseded: false,
             unhealthy: None,
             stopping: None,
             blocked: None,
@@ -170,9 +173,9 @@ impl Default for ContainerFacts {
 }
 
 impl ContainerFacts {
-    /// The latest run, if it was in this sandbox.
+    /// The latest run, if it was in this sandbox, and after the last restart of all containers.
     pub(super) fn run_here(&self) -> Run {
-        if self.in_earlier_sandbox { Run::Never } else { self.run }
+        if self.in_earlier_sandbox || self.is_superseded { Run::Never } else { self.run }
     }
 
     /// Whether its latest run runs.

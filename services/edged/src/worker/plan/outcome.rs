@@ -7,8 +7,12 @@ use crate::pod::{init_containers, is_sidecar, main_containers, restarts};
 
 /// How the pod ended for good, if it has.
 pub fn outcome(pod: &Pod, containers: &Containers) -> Option<Outcome> {
-    let exit = |container: &Container| match containers.get(&container.name)?.run {
-        Run::Exited { code, interrupted: false } => Some(code),
+    let exit = |container: &Container| match containers.get(&container.name)? {
+        ContainerFacts {
+            run: Run::Exited { code, interrupted: false },
+            is_superseded: false,
+            ..
+        } => Some(*code),
         _ => None,
     };
     let has_given_up = |container: &Container| {

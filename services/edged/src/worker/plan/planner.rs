@@ -31,7 +31,11 @@ pub fn plan(facts: &PodFacts<'_>) -> Plan {
     match facts.fate {
         Fate::Run if facts.ended.is_some() => planner.stop_remains(),
         Fate::Run if facts.sandbox == Sandbox::Lost => planner.leave_sandbox(),
-        Fate::Run => planner.run(),
+        Fate::Run => {
+            if !planner.kill_superseded() {
+                planner.run();
+            }
+        }
         Fate::End { deadline, then } => {
             if !planner.stop_all(deadline) && (then == FinalStep::Leave || !planner.close()) {
                 planner.push(match then {
@@ -95,7 +99,9 @@ impl Planner<'_> {
             let must_start = match facts.run {
                 Run::Never => true,
                 Run::Running => false,
-                Run::Exited { code, interrupted } => interrupted || restarts(pod, container, code),
+                Run::Exited { code, interrupted } => {
+                    interrupted || facts.is_superseded || restarts(pod, container, code)
+                }
             };
             if must_start {
                 self.start(container, &facts);
@@ -111,6 +117,20 @@ impl Planner<'_> {
             Some(_) => self.push(Action::Resize),
             None => {}
         }
+    }
+
+    /// Kills what runs from before a restart of all containers, and returns whether there is any. No container starts
+    /// before the last one has ended. They have no time to end, as under a kubelet.
+    fn kill_superseded(&mut self) -> bool {
+        let mut found = false;
+        for container in all_containers(self.facts.pod) {
+            let facts = self.container(container);
+            if facts.is_superseded && facts.is_running() {
+                self.stop_named(&container.name, &facts, false, self.facts.now);
+                found = true;
+            }
+        }
+        found
     }
 
     /// Kills what runs in a lost sandbox, then closes it. The next plan opens another one.

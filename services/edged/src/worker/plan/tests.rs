@@ -112,6 +112,39 @@ fn a_container_that_the_machine_ended_starts_again_whatever_the_policy() {
 }
 
 #[test]
+fn what_runs_from_before_a_restart_of_all_containers_is_killed_before_the_first_one_starts() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}],
+        "containers": [{"name": "a"}, {"name": "b"}],
+        "ephemeralContainers": [{"name": "shell"}],
+    }));
+    let superseded = |facts: ContainerFacts| ContainerFacts { is_superseded: true, ..facts };
+    let kill = |name: &str| Action::Kill(name.to_owned());
+    let mut containers = are([
+        ("init", superseded(exited(true))),
+        ("side", superseded(running())),
+        ("a", superseded(exited(false))),
+        ("b", superseded(running())),
+        ("shell", running()),
+    ]);
+    assert_eq!(outcome(&pod, &containers), None, "no end of before counts");
+    assert_eq!(run_plan(&pod, &containers, now).actions, [kill("side"), kill("b")]);
+    containers.extend(are([("side", superseded(interrupted()))]));
+    assert_eq!(run_plan(&pod, &containers, now).actions, [kill("b")]);
+    // Then the pod starts like a new one.
+    containers.extend(are([("b", superseded(interrupted()))]));
+    assert_eq!(run_plan(&pod, &containers, now).actions, [start("init")]);
+    containers.extend(are([("init", exited(true))]));
+    assert_eq!(run_plan(&pod, &containers, now).actions, [start("side")]);
+    containers.extend(are([("side", running())]));
+    assert_eq!(run_plan(&pod, &containers, now).actions, [start("a"), start("b")]);
+    containers.extend(are([("a", exited(true)), ("b", exited(true))]));
+    assert_eq!(outcome(&pod, &containers), Some(Outcome::Succeeded));
+}
+
+#[test]
 fn a_failing_container_waits_out_its_back_off() {
     let now = Instant::now();
     let until = now + 10 * SECOND;

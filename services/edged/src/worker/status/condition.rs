@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodSt
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{RESIZE_IN_PROGRESS, RESIZE_PENDING, ResourceFacts, StatusFacts, has_begun};
-use crate::pod::{all_containers, init_containers, is_sidecar, main_containers};
+use crate::pod::{all_containers, can_restart_all, init_containers, is_sidecar, main_containers};
 use crate::runtime::SandboxState;
 use crate::worker::PendingResize;
 use crate::worker::plan::{FailReason, Outcome};
@@ -55,6 +55,7 @@ pub(super) fn all(
         .chain(noted)
         .chain(resize_pending(facts))
         .chain(resize_in_progress(facts))
+        .chain(all_restarting(facts))
         .chain(restart_needed(facts))
         .chain(probe_failing(facts));
     let conditions = conditions.into_iter().chain(own);
@@ -89,6 +90,23 @@ fn resize_in_progress(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
     let (reason, message) = (failure.map(|_| "Error"), failure.map(str::to_owned));
     let fact = ConditionFact { reason, message, ..holds(RESIZE_IN_PROGRESS, true) };
     (is_in_progress && facts.ended.is_none()).then_some(fact)
+}
+
+/// All containers of the pod restart, because one of them has ended (KEP-5532). A pod without a rule that asks for it has
+/// no such condition.
+fn all_restarting(facts: &StatusFacts<'_>) -> Option<ConditionFact> {
+    const KIND: &str = "AllContainersRestarting";
+    let condition = match facts.ended {
+        Some(Outcome::Succeeded) => fails(KIND, "PodCompleted", None),
+        Some(Outcome::Failed) => fails(KIND, "PodFailed", None),
+        None if !facts.containers.values().any(|it| it.is_superseded) => holds(KIND, false),
+        None => ConditionFact {
+            reason: Some("RestartAllContainersStarted"),
+            message: Some("container exited with restart policy rule".to_owned()),
+            ..holds(KIND, true)
+        },
+    };
+    can_restart_all(facts.pod).then_some(condition)
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {
