@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_daemon::{DaemonError, DataFolder, run};
+use headwater_daemon::{DaemonError, DataFolder, run, search_path};
 use nix::unistd::geteuid;
 use serde_json::Value;
 
@@ -92,7 +92,7 @@ impl Containerd {
             return Err(LabError::NotRoot);
         }
         let version = settings.version.map_or_else(ContainerdVersion::chosen, Ok)?;
-        let path = program::path(version.folder()?.as_deref());
+        let path = search_path(version.folder()?);
         program::require(&program::CONTAINERD, &path)?;
         let cni_plugins = program::cni_folder()?;
         let folder = DataFolder::open(settings.data)?;

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use headwater_daemon::{DaemonError, run};
+use headwater_daemon::{DaemonError, find_program, run, search_path};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
 use crate::error::LabError;
-use crate::program;
 
 /// The image of the process that holds a pod's namespaces.
 pub const PAUSE_IMAGE: &str = "localhost/headwater/pause:1";
@@ -85,7 +84,7 @@ impl Image {
     /// Busybox is not installed.
     pub fn busybox() -> Result<Self, LabError> {
         let missing = LabError::MissingProgram { program: "busybox", package: "busybox-static" };
-        let path = program::find("busybox").ok_or(missing)?;
+        let path = find_program("busybox", &search_path([])).ok_or(missing)?;
         let program = fs::read(&path).map_err(DaemonError::file(&path))?;
         let list = Command::new(&path).arg("--list").output().map_err(DaemonError::file(&path))?;
         let mut image = Self::new(BUSYBOX_IMAGE);

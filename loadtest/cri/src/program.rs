@@ -1,13 +1,11 @@
 //! The programs of the lab.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
+
+use headwater_daemon::find_program;
 
 use crate::error::LabError;
-
-/// The folders of administrators' programs, which a user's path may lack.
-const ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// The programs of containerd and its namespaces, each with its package.
 pub(crate) const CONTAINERD: [(&str, &str); 11] = [
@@ -31,24 +29,6 @@ pub(crate) const REGISTRY: [(&str, &str); 3] =
 /// The folders where distributions put the CNI plugins.
 const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
 
-/// The search path of the lab's programs; `first` comes before what is installed.
-pub(crate) fn path(first: Option<&Path>) -> OsString {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let first = first.map(Path::to_owned).into_iter();
-    let folders = first.chain(env::split_paths(&path)).chain(ADMINISTRATORS.map(PathBuf::from));
-    // A folder that came from a path has no colon.
-    env::join_paths(folders).unwrap_or(path)
-}
-
-/// The path of a program that is installed.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    find_in(program, &path(None))
-}
-
-fn find_in(program: &str, path: &OsStr) -> Option<PathBuf> {
-    env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 /// Looks for each program in the search path.
 ///
 /// # Errors
@@ -57,7 +37,7 @@ pub(crate) fn require(
     programs: &[(&'static str, &'static str)],
     path: &OsStr,
 ) -> Result<(), LabError> {
-    let missing = programs.iter().find(|(program, _)| find_in(program, path).is_none());
+    let missing = programs.iter().find(|(program, _)| find_program(program, path).is_none());
     missing.map_or(Ok(()), |&(program, package)| Err(LabError::MissingProgram { program, package }))
 }
 
@@ -76,11 +56,14 @@ pub(crate) fn cni_folder() -> Result<&'static Path, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use headwater_daemon::search_path;
+
     use super::*;
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let error = require(&[("sh", "dash"), ("no-such-program", "some-package")], &path(None));
+        let error =
+            require(&[("sh", "dash"), ("no-such-program", "some-package")], &search_path([]));
         let text = error.expect_err("it is missing").to_string();
         assert_eq!(
             text,

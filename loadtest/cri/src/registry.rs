@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use headwater_daemon::{DaemonError, run};
+use headwater_daemon::{DaemonError, run, search_path};
 
 use crate::error::LabError;
 use crate::machine::{LogLine, Machine, Server};
@@ -37,7 +37,7 @@ impl Registry {
         port: u16,
         login: Option<Login>,
     ) -> Result<Self, LabError> {
-        program::require(&program::REGISTRY, &program::path(None))?;
+        program::require(&program::REGISTRY, &search_path([]))?;
         let folder = data.join(format!("registry-{port}"));
         fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
         let file = |name: &str| folder.join(name);

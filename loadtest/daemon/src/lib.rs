@@ -9,6 +9,7 @@
 //! | `output` | the end of a long output |
 //! | `ports` | free ports of loopback |
 //! | `cache` | the folder that keeps what every clone and every process shares |
+//! | `programs` | programs that are installed on the machine |
 //! | `go_programs` | programs that Go builds from modules, in the cache |
 //! | `go_build` | their build |
 //! | `foreground` | a program that runs until it is stopped |
@@ -24,6 +25,7 @@ mod go_programs;
 mod output;
 mod ports;
 mod process;
+mod programs;
 
 pub use cache::{CacheFolder, CacheLock};
 pub use daemon::{Daemon, Readiness};
@@ -34,3 +36,4 @@ pub use go_programs::{GoPrograms, required_version};
 pub use output::tail;
 pub use ports::free_ports;
 pub use process::{Process, run};
+pub use programs::{find_program, search_path};

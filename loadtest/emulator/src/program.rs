@@ -1,12 +1,13 @@
 //! The programs of the emulator.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use headwater_daemon::{find_program, search_path};
 
 use crate::error::EmulatorError;
 
-/// Folders of programs that a user's path may lack: of administrators, and of QEMU's own servers.
-const MORE_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/libexec", "/usr/lib/qemu"];
+/// The folders of QEMU's own servers.
+const QEMU_SERVERS: [&str; 2] = ["/usr/libexec", "/usr/lib/qemu"];
 
 /// The emulator.
 pub(crate) const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
@@ -33,9 +34,6 @@ pub(crate) const BUSYBOX: (&str, &str) = ("busybox", "busybox-static");
 pub(crate) fn find(
     (program, package): (&'static str, &'static str),
 ) -> Result<PathBuf, EmulatorError> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(MORE_FOLDERS.map(PathBuf::from));
-    let mut files = folders.map(|folder| folder.join(program));
-    let found = files.find(|file: &PathBuf| Path::is_file(file));
+    let found = find_program(program, &search_path(QEMU_SERVERS.map(PathBuf::from)));
     found.ok_or(EmulatorError::MissingProgram { program, package })
 }

@@ -1,5 +1,4 @@
-//! Why there is no session: kept for the status, and logged once. A reason for no connection counts as the same until a
-//! hub welcomes the edge, the end of a session until another one has another reason.
+//! Why there is no session: kept for the status, and logged once until a hub welcomes the edge.
 
 use std::collections::VecDeque;
 
@@ -16,11 +15,9 @@ const REASONS_MAX: usize = 16;
 /// The failures since the last session that a hub welcomed.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog {
-    /// Why the last session ended.
-    last_end: Option<String>,
     /// What keeps the edge from a session.
     trouble: Option<String>,
-    /// Why there was no connection, the oldest reason first.
+    /// Why there was no connection, and why sessions ended, the oldest reason first.
     reasons: VecDeque<String>,
 }
 
@@ -91,20 +88,18 @@ impl FailureLog {
         self.trouble = Some(end.to_string());
     }
 
-    /// Warns once per reason in a row, because a refused edge retries for as long as it runs. What
-    /// heals without a person is no warning.
+    /// Warns once per reason, because a refused edge retries for as long as it runs. What heals without a person is no
+    /// warning.
     fn log(&mut self, end: &EdgeCloseReason) {
+        let is_new = self.is_new(end.to_string());
+        let heals =
+            matches!(end, EdgeCloseReason::RaisingBoot { .. } | EdgeCloseReason::Moved { .. });
         let error = end as &dyn std::error::Error;
-        let reason = end.to_string();
-        if self.last_end.as_ref() == Some(&reason) {
-            tracing::debug!(error, "the session ended");
-        } else if matches!(end, EdgeCloseReason::RaisingBoot { .. } | EdgeCloseReason::Moved { .. })
-        {
-            tracing::info!(error, "the session ended");
-        } else {
-            tracing::warn!(error, "the session ended");
+        match (is_new, heals) {
+            (false, _) => tracing::debug!(error, "the session ended"),
+            (true, true) => tracing::info!(error, "the session ended"),
+            (true, false) => tracing::warn!(error, "the session ended"),
         }
-        self.last_end = Some(reason);
     }
 }
 
