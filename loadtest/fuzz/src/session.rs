@@ -8,10 +8,10 @@ use headwater_event::{
     ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
-    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
-    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
-    Response, StreamProgress, Summary, Welcome,
+    Ack, Compare, Dial, DialId, DialSupport, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye,
+    Hello, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
+    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
+    RequestVerb, Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -239,15 +239,18 @@ fn refusal() -> Refusal {
     Refusal { code: RefusalCode::Unavailable, message: String::new() }
 }
 
+const DIAL_SUPPORTS: [DialSupport; 3] =
+    [DialSupport::None, DialSupport::Taken, DialSupport::Confirmed];
+
 fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
-    Ok(match input.arbitrary::<u8>()? % 7 {
+    Ok(match input.arbitrary::<u8>()? % 8 {
         0 => EdgeMessage::Hello(Hello {
             protocol: if input.ratio(1, 8)? { input.arbitrary()? } else { 1 },
             identity: identity(input)?,
             positions: positions(input)?,
             window_bytes: number(input)?,
             connection: number(input)?,
-            takes_dials: input.arbitrary()?,
+            dials: *input.choose(&DIAL_SUPPORTS)?,
         }),
         1 => {
             let received_bytes =
@@ -271,6 +274,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             nonce: nonce(input)?,
             digests: digests(input)?,
         }),
+        6 => EdgeMessage::DialReceipt,
         _ => EdgeMessage::Request(request(input)?),
     })
 }

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use headwater_event::{EntryDigest, Identity, Seq, StreamId};
 use headwater_session::message::{
-    Ack, Divergence, EdgeHeartbeat, EdgeMessage, Hello, ReplicaPosition, Reports, Summary,
+    Ack, DialSupport, Divergence, EdgeHeartbeat, EdgeMessage, Hello, ReplicaPosition, Reports,
+    Summary,
 };
 
 use super::{
@@ -22,6 +23,7 @@ impl From<EdgeMessage> for wire::EdgeMessage {
             EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             EdgeMessage::Request(request) => Message::Request(request.into()),
             EdgeMessage::Summary(summary) => Message::Summary(summary.into()),
+            EdgeMessage::DialReceipt => Message::DialReceipt(wire::DialReceipt {}),
             EdgeMessage::Unknown => return Self { message: None },
         };
         Self { message: Some(message) }
@@ -42,6 +44,7 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
             Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.into()),
             Message::Request(request) => Self::Request(request.try_into()?),
             Message::Summary(summary) => Self::Summary(summary.try_into()?),
+            Message::DialReceipt(wire::DialReceipt {}) => Self::DialReceipt,
         })
     }
 }
@@ -70,7 +73,8 @@ impl From<Hello> for wire::Hello {
             window_bytes: hello.window_bytes,
             log_id: log_id.map(Into::into),
             connection: hello.connection,
-            takes_dials: hello.takes_dials,
+            takes_dials: hello.dials != DialSupport::None,
+            confirms_dials: hello.dials == DialSupport::Confirmed,
         }
     }
 }
@@ -100,7 +104,11 @@ impl TryFrom<wire::Hello> for Hello {
             identity,
             window_bytes: hello.window_bytes,
             connection: hello.connection,
-            takes_dials: hello.takes_dials,
+            dials: match (hello.takes_dials, hello.confirms_dials) {
+                (false, _) => DialSupport::None,
+                (true, false) => DialSupport::Taken,
+                (true, true) => DialSupport::Confirmed,
+            },
         })
     }
 }

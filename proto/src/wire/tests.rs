@@ -10,10 +10,10 @@ use headwater_event::{
     StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Dial, DialId, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
-    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
-    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
-    Response, StreamProgress, Summary, Welcome,
+    Ack, Compare, Dial, DialId, DialSupport, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye,
+    Hello, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
+    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
+    RequestVerb, Response, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -163,20 +163,23 @@ fn push() -> impl Strategy<Value = Push> {
     )
 }
 
+fn dial_support() -> impl Strategy<Value = DialSupport> {
+    prop_oneof![Just(DialSupport::None), Just(DialSupport::Taken), Just(DialSupport::Confirmed)]
+}
+
 fn edge_message() -> impl Strategy<Value = EdgeMessage> {
     prop_oneof![
-        (any::<u32>(), identity(), vec(position(), 0..3), any::<(u64, u64, bool)>()).prop_map(
-            |(protocol, identity, positions, (window_bytes, connection, takes_dials))| {
+        (any::<u32>(), identity(), vec(position(), 0..3), any::<(u64, u64)>(), dial_support())
+            .prop_map(|(protocol, identity, positions, (window_bytes, connection), dials)| {
                 EdgeMessage::Hello(Hello {
                     protocol,
                     identity,
                     positions,
                     window_bytes,
                     connection,
-                    takes_dials,
+                    dials,
                 })
-            }
-        ),
+            }),
         (any::<u64>(), vec(progress(), 0..3)).prop_map(|(received_bytes, progress)| {
             EdgeMessage::Ack(Ack { received_bytes, progress })
         }),
@@ -202,6 +205,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
             }
         ),
         Just(EdgeMessage::Unknown),
+        Just(EdgeMessage::DialReceipt),
         (stream(), any::<u64>(), vec(any::<[u8; 6]>(), 0..5)).prop_map(
             |(stream, nonce, digests)| {
                 let digests = digests.into_iter().map(EntryDigest::from_bytes).collect();

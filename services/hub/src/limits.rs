@@ -125,6 +125,10 @@ pub const REQUESTS_MAX: usize = 256;
 /// Requests of one node in flight at once. A further one fails, and its edge asks again.
 pub const NODE_REQUESTS_MAX: usize = 16;
 
+/// How long an edge may take to confirm a dial before the hub tells the client that the node does not respond: the
+/// round trip over a geostationary satellite (0.6 s), and a client has its answer within a second.
+pub const DIAL_RECEIPT_WITHIN: Duration = Duration::from_millis(900);
+
 /// The bounds of all sessions of a hub together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubLimits {
@@ -190,6 +194,8 @@ pub struct HubLimits {
     pub requests_max: usize,
     /// See [`NODE_REQUESTS_MAX`].
     pub node_requests_max: usize,
+    /// See [`DIAL_RECEIPT_WITHIN`].
+    pub dial_receipt_within: Duration,
 }
 
 impl Default for HubLimits {
@@ -226,6 +232,7 @@ impl Default for HubLimits {
             upstream_groups_max: UPSTREAM_GROUPS_MAX,
             requests_max: REQUESTS_MAX,
             node_requests_max: NODE_REQUESTS_MAX,
+            dial_receipt_within: DIAL_RECEIPT_WITHIN,
         }
     }
 }

@@ -115,7 +115,7 @@ impl SessionTask {
     ) {
         let Arrival { session: id, node, valid_until, trust, hello } = arrival;
         let (dismiss, dismissed) = watch::channel(None);
-        let dials = hello.takes_dials.then(Arc::<DialQueue>::default);
+        let dials = DialQueue::new(hello.dials).map(Arc::new);
         let contact_ms = (hub.wall_clock)();
         let live = LiveSession { dismiss, dials: dials.clone() };
         if let Err(error) = hub.sessions.admit(id, &node, live) {
@@ -181,6 +181,7 @@ impl SessionTask {
                     message = messages.next(), if reads => match message {
                         Some(Ok(message)) => {
                             self.position.contact((self.hub.wall_clock)());
+                            self.dials.iter().for_each(|dials| dials.hear());
                             HubInput::Received(message)
                         }
                         Some(Err(status)) => {

@@ -53,6 +53,9 @@ pub(crate) async fn dial(
         biased;
         opened = timeout(DIAL_WITHIN, pending.opened()) => opened,
         () = dials.ended() => return Err(absent()),
+        () = dials.silent(hub.limits.dial_receipt_within) => {
+            return Err(DialError::silent(node, contact(hub, node).as_ref()));
+        }
     };
     match opened {
         Ok(Some(Ok(stream))) => Ok(stream),

@@ -297,6 +297,7 @@ impl EdgeSession {
             (_, HubMessage::Dial(dial)) => {
                 // The edge has not offered to take any.
                 if self.settings.takes_dials {
+                    outputs.push(EdgeOutput::Send(EdgeMessage::DialReceipt));
                     outputs.push(EdgeOutput::Dial(dial));
                 }
                 Ok(())

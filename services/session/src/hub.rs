@@ -283,7 +283,8 @@ impl HubSession {
                 self.requested(source, request, outputs)
             }
             (Phase::Open { .. }, EdgeMessage::Summary(summary)) => self.summarized(summary),
-            (Phase::Open { .. }, EdgeMessage::Unknown) => Ok(()),
+            // The shell takes it, as any message, for a sign of life.
+            (Phase::Open { .. }, EdgeMessage::DialReceipt | EdgeMessage::Unknown) => Ok(()),
             (_, message) => Err(Violation::Unexpected { message: message.name() }.into()),
         }
     }

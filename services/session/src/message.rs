@@ -30,6 +30,8 @@ pub enum EdgeMessage {
     Request(Request),
     /// The response to [`HubMessage::Compare`].
     Summary(Summary),
+    /// The edge has received a [`Dial`].
+    DialReceipt,
     /// A message that this version does not know. It has no effect.
     Unknown,
 }
@@ -74,8 +76,19 @@ pub struct Hello {
     pub window_bytes: u64,
     /// The number of this connection since the edge's start, from 1; zero: the edge does not count.
     pub connection: u64,
-    /// Whether the edge opens a stream after a [`Dial`].
-    pub takes_dials: bool,
+    /// What the edge does after a [`Dial`].
+    pub dials: DialSupport,
+}
+
+/// What an edge does after a [`Dial`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialSupport {
+    /// Nothing: a hub sends it none.
+    None,
+    /// It opens a stream. An edge of an earlier version.
+    Taken,
+    /// It sends [`EdgeMessage::DialReceipt`] at once, and opens a stream.
+    Confirmed,
 }
 
 /// A position in a stream, with the state hash there.
@@ -378,6 +391,7 @@ impl EdgeMessage {
             Self::Heartbeat(_) => "a heartbeat",
             Self::Request(_) => "a request",
             Self::Summary(_) => "a summary",
+            Self::DialReceipt => "a receipt of a dial",
             Self::Unknown => "a message of another version",
         }
     }

@@ -1,7 +1,9 @@
 //! Dials: which sessions carry them, and which edges take them.
 
 use headwater_event::{Boot, Identity, Incarnation, LogId};
-use headwater_session::message::{Dial, DialId, EdgeMessage, Hello, HubMessage, PROTOCOL, Welcome};
+use headwater_session::message::{
+    Dial, DialId, DialSupport, EdgeMessage, Hello, HubMessage, PROTOCOL, Welcome,
+};
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession,
     HubSettings, MemorySource, Readiness,
@@ -24,7 +26,7 @@ fn a_dial_is_sent_in_an_open_session_of_an_edge_that_takes_dials() {
     let mut source = MemorySource::new(100);
     source.begin(log_id());
     source.set_readiness(Readiness::Reconciled);
-    for takes_dials in [false, true] {
+    for dials in [DialSupport::None, DialSupport::Taken, DialSupport::Confirmed] {
         let mut hub = HubSession::new(HubSettings::default(), identity().node);
         let hello = Hello {
             protocol: PROTOCOL,
@@ -32,26 +34,30 @@ fn a_dial_is_sent_in_an_open_session_of_an_edge_that_takes_dials() {
             positions: Vec::new(),
             window_bytes: 1 << 20,
             connection: 1,
-            takes_dials,
+            dials,
         };
         hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
         assert_eq!(hub.step(&source, HubInput::Dial(DIAL)), [], "the edge is not welcome yet");
         hub.step(&source, HubInput::Admitted { known: None });
         assert!(hub.is_open());
         let sent = hub.step(&source, HubInput::Dial(DIAL));
-        let dials = sent.contains(&HubOutput::Send(HubMessage::Dial(DIAL)));
-        assert_eq!((dials, sent.len()), (takes_dials, usize::from(takes_dials)));
+        let wanted = Vec::from_iter(
+            (dials != DialSupport::None).then_some(HubOutput::Send(HubMessage::Dial(DIAL))),
+        );
+        assert_eq!(sent, wanted);
+        assert_eq!(hub.step(&source, HubInput::Received(EdgeMessage::DialReceipt)), []);
+        assert!(hub.is_open(), "a receipt violates nothing");
     }
 }
 
 #[test]
-fn an_edge_takes_a_dial_only_if_its_hello_offered_to() {
+fn an_edge_takes_and_confirms_a_dial_only_if_its_hello_offered_to() {
     for takes_dials in [false, true] {
         let state = EdgeState { identity: identity(), positions: Vec::new(), assignment: None };
         let settings = EdgeSettings { takes_dials, ..EdgeSettings::default() };
         let mut edge = EdgeSession::new(settings, state);
         let hello = edge.step(EdgeInput::Connected);
-        let offers = |output: &EdgeOutput| matches!(output, EdgeOutput::Send(EdgeMessage::Hello(hello)) if hello.takes_dials);
+        let offers = |output: &EdgeOutput| matches!(output, EdgeOutput::Send(EdgeMessage::Hello(hello)) if hello.dials == DialSupport::Confirmed);
         assert_eq!(hello.iter().any(offers), takes_dials);
         edge.step(EdgeInput::Received(HubMessage::Welcome(Welcome {
             protocol: PROTOCOL,
@@ -62,7 +68,9 @@ fn an_edge_takes_a_dial_only_if_its_hello_offered_to() {
             takes_events: true,
         })));
         let taken = edge.step(EdgeInput::Received(HubMessage::Dial(DIAL)));
-        assert_eq!(taken.contains(&EdgeOutput::Dial(DIAL)), takes_dials, "{taken:?}");
+        let receipt = EdgeOutput::Send(EdgeMessage::DialReceipt);
+        let wanted = if takes_dials { vec![receipt, EdgeOutput::Dial(DIAL)] } else { Vec::new() };
+        assert_eq!(taken, wanted);
         assert!(edge.is_open(), "a dial violates nothing");
     }
 }

@@ -8,10 +8,10 @@ use headwater_event::{
     ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
-    Reports, ReportsAcked, Request, RequestError, RequestVerb, Response, StreamProgress, Summary,
-    Welcome,
+    Ack, Compare, DialSupport, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello,
+    HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
+    Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -196,7 +196,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
                     positions,
                     window_bytes,
                     connection,
-                    takes_dials: false,
+                    dials: DialSupport::None,
                 })
             }),
         (prop_oneof![number(), 100..2_000u64], progress()).prop_map(
@@ -207,6 +207,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         (prop::option::of(report_id()), reports())
             .prop_map(|(after, reports)| EdgeMessage::Reports(Reports { after, reports })),
         Just(EdgeMessage::Heartbeat(EdgeHeartbeat::default())),
+        Just(EdgeMessage::DialReceipt),
         request().prop_map(EdgeMessage::Request),
         (stream(), nonce(), digests()).prop_map(|(stream, nonce, digests)| {
             EdgeMessage::Summary(Summary { stream, nonce, digests })
@@ -353,9 +354,9 @@ proptest! {
         let boot = Boot { number: 3, nonce: 1 };
         let identity = Identity { node: node(), incarnation: Incarnation(1), boot };
         let window_bytes = u64::MAX;
-        let (connection, takes_dials) = (1, true);
+        let (connection, dials) = (1, DialSupport::Confirmed);
         let hello =
-            Hello { protocol: 1, identity, positions, window_bytes, connection, takes_dials };
+            Hello { protocol: 1, identity, positions, window_bytes, connection, dials };
         let mut all = vec![
             HubInput::Received(EdgeMessage::Hello(hello)),
             HubInput::Admitted { known: None },

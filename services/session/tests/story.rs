@@ -6,9 +6,9 @@ use headwater_event::{
     RemovalRuns, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
-    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, RequestVerb,
-    Response, Welcome,
+    Ack, DialSupport, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal,
+    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
+    RequestVerb, Response, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
@@ -304,7 +304,7 @@ fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<Hu
         positions: vec![position],
         window_bytes: window,
         connection: 1,
-        takes_dials: false,
+        dials: DialSupport::None,
     };
     let outputs = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
     assert_eq!(outputs, [HubOutput::Identify(identity(3))]);
@@ -626,7 +626,7 @@ fn a_hello_names_no_other_node() {
         positions: Vec::new(),
         window_bytes: 1,
         connection: 1,
-        takes_dials: false,
+        dials: DialSupport::None,
     };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
     let Some(HubOutput::Close(HubCloseReason::Refused(refusal))) = outputs.last() else {
@@ -647,7 +647,7 @@ fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
             positions: Vec::new(),
             window_bytes: 1,
             connection: 1,
-            takes_dials: false,
+            dials: DialSupport::None,
         };
         let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
         let Some(HubOutput::Close(HubCloseReason::Violation(violation))) = outputs.last() else {

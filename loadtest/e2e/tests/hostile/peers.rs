@@ -208,6 +208,7 @@ fn hello(node: &str, boot: u64) -> wire::Hello {
         log_id: None,
         connection: 1,
         takes_dials: false,
+        confirms_dials: false,
     }
 }
 

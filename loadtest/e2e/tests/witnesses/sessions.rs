@@ -11,7 +11,7 @@ use headwater_event::{Applied, Boot, Identity, Incarnation, NodeName, StreamId};
 use headwater_hub::HubHandle;
 use headwater_proto::replication::HubMessage;
 use headwater_proto::replication::hub_message::Message;
-use headwater_session::message::{EdgeMessage, Hello, PROTOCOL};
+use headwater_session::message::{DialSupport, EdgeMessage, Hello, PROTOCOL};
 use headwater_session::settings::WINDOW_BYTES;
 use tonic::Status;
 
@@ -50,7 +50,7 @@ fn connect(hub: &HubHandle, node: &NodeName) -> FromHub {
         positions: Vec::new(),
         window_bytes: WINDOW_BYTES,
         connection: 1,
-        takes_dials: false,
+        dials: DialSupport::None,
     });
     hub.open_session(stream::once(ready(Ok(hello.into()))).chain(stream::pending()).boxed())
 }

@@ -46,6 +46,9 @@ pub(crate) struct HubSettings {
     /// The time limit of the handover of edges at a stop.
     #[serde(with = "duration_text")]
     pub(crate) handover_within: Duration,
+    /// The time in which an edge confirms that it opens a stream for a client.
+    #[serde(with = "duration_text")]
+    pub(crate) dial_receipt_within: Duration,
     /// The kubelet's servers of all of its nodes, on one port.
     pub(crate) kubelet: Kubelet,
     /// The settings of Kafka.
@@ -75,6 +78,7 @@ impl Default for HubSettings {
             hellos_at_once: limits.hellos_at_once,
             address_pending_max: limits.address_pending_max,
             handover_within: limits.handover_within,
+            dial_receipt_within: limits.dial_receipt_within,
             kubelet: Kubelet::default(),
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
@@ -144,6 +148,7 @@ impl HubSettings {
             hellos_at_once: self.hellos_at_once,
             address_pending_max: self.address_pending_max,
             handover_within: self.handover_within,
+            dial_receipt_within: self.dial_receipt_within,
             ..HubLimits::default()
         }
     }

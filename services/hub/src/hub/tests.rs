@@ -22,7 +22,8 @@ use headwater_event::{
 use headwater_log::{Log, MemoryLog};
 use headwater_proto::replication;
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, PushMode, RefusalCode, ReplicaPosition, Reports,
+    Ack, DialSupport, EdgeMessage, Hello, HubMessage, PROTOCOL, PushMode, RefusalCode,
+    ReplicaPosition, Reports,
 };
 use headwater_session::{EdgeCloseReason, HubSettings};
 use headwater_store::MemoryEngine;
@@ -368,7 +369,7 @@ fn hello(identity: Identity, positions: Vec<ReplicaPosition>) -> Hello {
         positions,
         window_bytes,
         connection: 1,
-        takes_dials: false,
+        dials: DialSupport::None,
     }
 }
 

@@ -18,6 +18,14 @@ pub enum DialError {
         /// The hub that heard it last, and when; `None`: none has.
         contact: Option<(String, SystemTime)>,
     },
+    /// The session of the node is there, and the edge does not respond.
+    #[error("node {node} does not respond; {}", last(contact.as_ref()))]
+    Silent {
+        /// The node.
+        node: NodeName,
+        /// The hub that heard it last, and when; `None`: none has.
+        contact: Option<(String, SystemTime)>,
+    },
     /// The node is connected to another hub.
     #[error("node {node} is connected to hub {hub}, not to this hub; send the request there")]
     Elsewhere {
@@ -79,20 +87,25 @@ impl DialError {
             Some(last) if last.connected && last.hub != own => {
                 Self::Elsewhere { node, hub: last.hub.clone() }
             }
-            last => Self::Absent {
-                node,
-                contact: last.map(|last| {
-                    let since = u64::try_from(last.contact_ms).unwrap_or(0);
-                    (last.hub.clone(), UNIX_EPOCH + Duration::from_millis(since))
-                }),
-            },
+            last => Self::Absent { node, contact: last.map(contact) },
         }
+    }
+
+    /// The edge has sent nothing since a dial; `last` is its last contact.
+    pub(super) fn silent(node: &NodeName, last: Option<&NodeProgress>) -> Self {
+        Self::Silent { node: node.clone(), contact: last.map(contact) }
     }
 
     pub(super) fn refused(node: &NodeName, refusal: StreamRefusal) -> Self {
         let (node, StreamRefusal { reason, is_busy }) = (node.clone(), refusal);
         if is_busy { Self::Busy { node, reason } } else { Self::Refused { node, reason } }
     }
+}
+
+/// The hub of a contact, and its time.
+fn contact(last: &NodeProgress) -> (String, SystemTime) {
+    let since = u64::try_from(last.contact_ms).unwrap_or(0);
+    (last.hub.clone(), UNIX_EPOCH + Duration::from_millis(since))
 }
 
 /// When the node was heard last.

@@ -46,6 +46,10 @@ impl LineSelection {
         let mut out = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_end = part.ends_with(b"\n");
+            if is_end && self.rest.is_empty() && !self.is_cut && part.len() <= ROW_BYTES_MAX {
+                self.give(part, &mut out);
+                continue;
+            }
             if !self.is_cut {
                 let room = ROW_BYTES_MAX - self.rest.len().min(ROW_BYTES_MAX);
                 self.rest.extend_from_slice(&part[..part.len().min(room)]);

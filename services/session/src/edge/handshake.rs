@@ -2,7 +2,7 @@
 
 use super::stream_receiver::StreamReceiver;
 use super::{EdgeCloseReason, EdgeOutput, EdgeSession, Phase, divergence};
-use crate::message::{EdgeMessage, Hello, PROTOCOL, ReplicaPosition, Welcome};
+use crate::message::{DialSupport, EdgeMessage, Hello, PROTOCOL, ReplicaPosition, Welcome};
 
 impl EdgeSession {
     /// Sends the hello once everything applied is durable and nothing waits to be applied.
@@ -36,7 +36,10 @@ impl EdgeSession {
             positions,
             window_bytes: self.settings.window_bytes,
             connection: self.connections,
-            takes_dials: self.settings.takes_dials,
+            dials: match self.settings.takes_dials {
+                true => DialSupport::Confirmed,
+                false => DialSupport::None,
+            },
         })));
     }
 

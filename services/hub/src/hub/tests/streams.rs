@@ -181,7 +181,7 @@ async fn a_stream_is_taken_once_and_by_the_node_that_was_dialed() {
     let (as_a, as_b) =
         (issuer.connector("headwater://node/a"), issuer.connector("headwater://node/b"));
     let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
-    let hello = Hello { takes_dials: true, ..hello(identity("a", 1, 1), Vec::new()) };
+    let hello = Hello { dials: DialSupport::Taken, ..hello(identity("a", 1, 1), Vec::new()) };
     sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
     let mut next = async || {
         let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a message");
@@ -202,6 +202,44 @@ async fn a_stream_is_taken_once_and_by_the_node_that_was_dialed() {
     assert_eq!(open(&hub, &as_b, id, "a").await, Code::PermissionDenied, "whatever it claims");
     assert_eq!(open(&hub, &as_a, id, "a").await, Code::Ok);
     assert_eq!(open(&hub, &as_a, id, "a").await, Code::NotFound);
+    dialing.await.expect("it ends").expect("a stream");
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_sends_nothing_after_a_dial_does_not_respond() {
+    const RECEIPT_WITHIN: Duration = Duration::from_millis(200);
+    let cloud = TestCloud::new(&["a"]).await;
+    let issuer = Issuer::new();
+    let limits = HubLimits { dial_receipt_within: RECEIPT_WITHIN, ..limits() };
+    let (hub, _) = hub_with(&cloud, &issuer, limits).await;
+    let as_a = issuer.connector("headwater://node/a");
+    let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
+    let hello = Hello { dials: DialSupport::Confirmed, ..hello(identity("a", 1, 1), Vec::new()) };
+    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let mut next = async || {
+        let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a message");
+        HubMessage::try_from(message.expect("a message")).expect("well-formed")
+    };
+    while !matches!(next().await, HubMessage::Welcome(_)) {}
+    let mut dialed = async || loop {
+        if let HubMessage::Dial(dial) = next().await {
+            break dial.id;
+        }
+    };
+
+    // A half-open link: the session is there, and nothing comes.
+    let node: NodeName = "a".parse().expect("a name");
+    let error = hub.view().dial(&node).await.expect_err("nothing opens it");
+    assert!(matches!(error, crate::DialError::Silent { contact: Some(_), .. }), "{error}");
+    dialed().await;
+    // A receipt is a sign of life, and the stream may take longer.
+    let view = hub.view();
+    let mut dialing = tokio::spawn(async move { view.dial(&node).await });
+    let id = dialed().await;
+    sender.send(EdgeMessage::DialReceipt.into()).await.expect("sent");
+    timeout(3 * RECEIPT_WITHIN, &mut dialing).await.expect_err("the hub still waits");
+    assert_eq!(open(&hub, &as_a, id, "a").await, Code::Ok);
     dialing.await.expect("it ends").expect("a stream");
     hub.stop().await;
 }
