@@ -346,6 +346,9 @@ impl World {
     fn send(&self, lines: &str) -> std::io::Result<Value> {
         let Some(socket) = &self.socket else { return Ok(Value::Null) };
         let mut socket = UnixStream::connect(socket)?;
+        // A frozen controller does not answer.
+        socket.set_read_timeout(Some(WAIT))?;
+        socket.set_write_timeout(Some(WAIT))?;
         socket.write_all(lines.as_bytes())?;
         socket.shutdown(Shutdown::Write)?;
         let mut answer = String::new();

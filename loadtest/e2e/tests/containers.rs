@@ -155,7 +155,9 @@ fn person(socket: &str) {
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
     let served = running.wait_for("the port", |_| {
         let mut served = String::new();
-        TcpStream::connect(&address).ok()?.read_to_string(&mut served).ok()?;
+        let mut stream = TcpStream::connect(&address).ok()?;
+        stream.set_read_timeout(Some(headwater_e2e::running::WAIT)).ok()?;
+        stream.read_to_string(&mut served).ok()?;
         Some(served).filter(|served| !served.is_empty())
     });
     forward.kill().expect("it runs");

@@ -130,8 +130,11 @@ impl LossyDisk {
         loop {
             let output = umount(&self.at, &[]);
             if output.as_ref().is_ok_and(|output| output.status.success()) {
-                // The session ends with the mount.
-                let _ = session.join();
+                // The session ends with the last copy of the mount: each mount namespace that another program has made
+                // meanwhile has one.
+                while !session.guard.is_finished() && Instant::now() < deadline {
+                    thread::sleep(POLL);
+                }
                 return Ok(());
             }
             if Instant::now() > deadline {

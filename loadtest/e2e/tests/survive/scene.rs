@@ -18,8 +18,9 @@ pub(crate) const FROZEN: Duration = Duration::from_secs(15);
 
 /// See the module.
 pub(crate) struct Scene {
-    pub(crate) restless: Restless,
+    /// It ends before the load, which waits for answers of its parts.
     pub(crate) fleet: Fleet,
+    pub(crate) restless: Restless,
     pub(crate) invariants: Invariants,
 }
 
@@ -47,7 +48,7 @@ impl Scene {
             invariants.mark(node.parse().expect("a node"), &marker(node));
         }
         fleet.settle_and_check(&mut invariants);
-        Self { restless, fleet, invariants }
+        Self { fleet, restless, invariants }
     }
 
     /// Lets the load rest, and waits until everything is in step and as the source says; all that
