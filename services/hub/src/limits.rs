@@ -125,7 +125,7 @@ pub const REQUESTS_MAX: usize = 256;
 /// Requests of one node in flight at once. A further one fails, and its edge asks again.
 pub const NODE_REQUESTS_MAX: usize = 16;
 
-/// How long an edge may take to confirm a dial before the hub tells the client that the node does not respond: the
+/// How long an edge may take to confirm a dial before the hub answers the client that the node does not respond: the
 /// round trip over a geostationary satellite (0.6 s), and a client has its answer within a second.
 pub const DIAL_RECEIPT_WITHIN: Duration = Duration::from_millis(900);
 

@@ -229,7 +229,7 @@ async fn a_node_that_sends_nothing_after_a_dial_does_not_respond() {
     };
 
     // A half-open link: the session is there, and nothing comes.
-    let node: NodeName = "a".parse().expect("a name");
+    let node: headwater_event::NodeName = "a".parse().expect("a name");
     let error = hub.view().dial(&node).await.expect_err("nothing opens it");
     assert!(matches!(error, crate::DialError::Silent { contact: Some(_), .. }), "{error}");
     dialed().await;
