@@ -48,12 +48,13 @@ pub(crate) async fn dial(
     let absent = || DialError::absent(node, &hub.name, contact(hub, node).as_ref());
     let dials = hub.sessions.dials(node).ok_or_else(absent)?;
     let dials = dials.ok_or_else(|| DialError::Earlier { node: node.clone() })?;
+    let silent = dials.silent(hub.limits.dial_receipt_within);
     dials.add(Dial { id, within_ms });
     let opened = tokio::select! {
         biased;
         opened = timeout(DIAL_WITHIN, pending.opened()) => opened,
         () = dials.ended() => return Err(absent()),
-        () = dials.silent(hub.limits.dial_receipt_within) => {
+        () = silent => {
             return Err(DialError::silent(node, contact(hub, node).as_ref()));
         }
     };

@@ -45,9 +45,13 @@ impl DialQueue {
 
     /// Waits until the edge has sent nothing for as long as it may take to confirm a dial; for ever, if it sends
     /// anything, or does not confirm dials. It counts from the call.
-    pub(crate) async fn silent(&self, within: Duration) {
-        if !self.is_confirmed || timeout(within, self.heard.notified()).await.is_ok() {
-            pending().await
+    pub(crate) fn silent(&self, within: Duration) -> impl Future<Output = ()> {
+        // It is notified from here on, whenever it is polled.
+        let heard = self.heard.notified();
+        async move {
+            if !self.is_confirmed || timeout(within, heard).await.is_ok() {
+                pending().await
+            }
         }
     }
 
