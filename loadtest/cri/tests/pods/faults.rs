@@ -10,6 +10,16 @@ use crate::bench::{Bench, is_running, until};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
+/// Faults of each kind, in thousandths of the calls and events.
+pub(crate) const RATES: FaultRates = FaultRates {
+    lost_answers: 80,
+    refused: 80,
+    slow: 20,
+    lost_events: 200,
+    doubled_events: 200,
+    late_events: 200,
+};
+
 fn twin(dir: &std::path::Path) -> Twin {
     let twin = Twin::start(&dir.join("cri.sock")).expect("a twin");
     twin.add_image(BUSYBOX_IMAGE);
@@ -128,17 +138,7 @@ async fn pods_run_once_whatever_fails() {
         let mut twin = twin(scratch.path());
         let bench = Bench::new(twin.socket());
         let edged = bench.edged().await;
-        twin.set_faults(
-            seed,
-            FaultRates {
-                lost_answers: 80,
-                refused: 80,
-                slow: 20,
-                lost_events: 200,
-                doubled_events: 200,
-                late_events: 200,
-            },
-        );
+        twin.set_faults(seed, RATES);
         let names = ["a", "b", "c", "d"];
         let pods = names.map(|name| bench.pod(name, ""));
         pods.iter().for_each(|pod| bench.edge.apply(pod));

@@ -2,10 +2,11 @@
 
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::ListPodSandboxRequest;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, FaultRates, Twin};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Twin};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, is_running};
+use crate::faults::RATES;
 use crate::life::{FOREVER, gone, start};
 
 const SEEDS: std::ops::Range<u64> = 0..6;
@@ -73,17 +74,7 @@ async fn a_restart_of_all_containers_happens_once_whatever_fails() {
         let pod = pod(&bench, "");
         bench.edge.apply(&pod);
         bench.status("source", "a running pod", |status| run_again(status, 0)).await;
-        twin.set_faults(
-            seed,
-            FaultRates {
-                lost_answers: 80,
-                refused: 80,
-                slow: 20,
-                lost_events: 200,
-                doubled_events: 200,
-                late_events: 200,
-            },
-        );
+        twin.set_faults(seed, RATES);
         twin.end("source", 42).await;
         bench.status("source", "the restarted pod", |status| run_again(status, 1)).await;
         assert_eq!((twin.starts("source"), twin.starts("other")), (2, 2), "seed {seed}");
