@@ -73,7 +73,7 @@ impl From<Hello> for wire::Hello {
             window_bytes: hello.window_bytes,
             log_id: log_id.map(Into::into),
             connection: hello.connection,
-            takes_dials: hello.dials != DialSupport::None,
+            takes_dials: hello.dials.is_taken(),
             confirms_dials: hello.dials == DialSupport::Confirmed,
         }
     }

@@ -91,6 +91,13 @@ pub enum DialSupport {
     Confirmed,
 }
 
+impl DialSupport {
+    /// Whether the edge opens a stream after a dial.
+    pub fn is_taken(self) -> bool {
+        self != Self::None
+    }
+}
+
 /// A position in a stream, with the state hash there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaPosition {

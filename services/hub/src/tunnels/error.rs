@@ -87,13 +87,13 @@ impl DialError {
             Some(last) if last.connected && last.hub != own => {
                 Self::Elsewhere { node, hub: last.hub.clone() }
             }
-            last => Self::Absent { node, contact: last.map(contact) },
+            last => Self::Absent { node, contact: last.map(hub_and_time) },
         }
     }
 
     /// The edge has sent nothing since a dial; `last` is its last contact.
     pub(super) fn silent(node: &NodeName, last: Option<&NodeProgress>) -> Self {
-        Self::Silent { node: node.clone(), contact: last.map(contact) }
+        Self::Silent { node: node.clone(), contact: last.map(hub_and_time) }
     }
 
     pub(super) fn refused(node: &NodeName, refusal: StreamRefusal) -> Self {
@@ -103,12 +103,12 @@ impl DialError {
 }
 
 /// The hub of a contact, and its time.
-fn contact(last: &NodeProgress) -> (String, SystemTime) {
+fn hub_and_time(last: &NodeProgress) -> (String, SystemTime) {
     let since = u64::try_from(last.contact_ms).unwrap_or(0);
     (last.hub.clone(), UNIX_EPOCH + Duration::from_millis(since))
 }
 
-/// When the node was heard last.
+/// The last contact in words.
 fn last(contact: Option<&(String, SystemTime)>) -> String {
     match contact {
         Some((hub, at)) => format!("hub {hub} heard it last at {}", rfc3339(*at)),

@@ -29,7 +29,7 @@ pub(crate) struct DialQueue {
 impl DialQueue {
     /// The dials to an edge; `None`: it takes none.
     pub(crate) fn new(support: DialSupport) -> Option<Self> {
-        (support != DialSupport::None).then(|| Self {
+        support.is_taken().then(|| Self {
             dials: Mutex::default(),
             added: Notify::new(),
             is_confirmed: support == DialSupport::Confirmed,

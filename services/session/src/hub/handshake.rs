@@ -5,9 +5,7 @@ use headwater_event::Identity;
 use super::io::COUNTER_MAX;
 use super::send_window::SendWindow;
 use super::{HubCloseReason, HubOutput, HubSession, Phase, Violation};
-use crate::message::{
-    DialSupport, Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, RequestVerb, Welcome,
-};
+use crate::message::{Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, RequestVerb, Welcome};
 use crate::source::StreamSource;
 
 impl HubSession {
@@ -50,7 +48,7 @@ impl HubSession {
             }
         }
         self.connection = hello.connection;
-        self.takes_dials = hello.dials != DialSupport::None;
+        self.takes_dials = hello.dials.is_taken();
         self.window = SendWindow::new(self.settings.window_bytes.min(hello.window_bytes));
         outputs.push(HubOutput::Identify(hello.identity.clone()));
         self.phase = Phase::AwaitingAdmission(hello.identity);

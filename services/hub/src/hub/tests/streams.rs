@@ -16,6 +16,7 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 use tower::service_fn;
 
+use super::edge::Wire;
 use super::tls::{Issuer, hub_with, secure};
 use super::*;
 
@@ -69,6 +70,38 @@ fn echo(socket: &std::path::Path) {
             });
         }
     });
+}
+
+/// A session of node `a` message by message.
+struct RawSession {
+    wire: Wire,
+}
+
+impl RawSession {
+    /// Opens the session, up to the hub's welcome.
+    async fn open(hub: &HubHandle, connector: &Connector, dials: DialSupport) -> Self {
+        let wire = secure(hub, connector).await.expect("a session");
+        let hello = Hello { dials, ..hello(identity("a", 1, 1), Vec::new()) };
+        wire.0.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+        let mut session = Self { wire };
+        while !matches!(session.receive().await, HubMessage::Welcome(_)) {}
+        session
+    }
+
+    async fn receive(&mut self) -> HubMessage {
+        let message = timeout(SOON, self.wire.1.message()).await.expect("soon");
+        let message = message.expect("a message").expect("the session is open");
+        HubMessage::try_from(message).expect("well-formed")
+    }
+
+    /// The next dial.
+    async fn dial(&mut self) -> Dial {
+        loop {
+            if let HubMessage::Dial(dial) = self.receive().await {
+                return dial;
+            }
+        }
+    }
 }
 
 /// An edge of node `a` that takes two streams.
@@ -180,22 +213,11 @@ async fn a_stream_is_taken_once_and_by_the_node_that_was_dialed() {
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
     let (as_a, as_b) =
         (issuer.connector("headwater://node/a"), issuer.connector("headwater://node/b"));
-    let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
-    let hello = Hello { dials: DialSupport::Taken, ..hello(identity("a", 1, 1), Vec::new()) };
-    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
-    let mut next = async || {
-        let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a message");
-        HubMessage::try_from(message.expect("a message")).expect("well-formed")
-    };
-    while !matches!(next().await, HubMessage::Welcome(_)) {}
+    let mut session = RawSession::open(&hub, &as_a, DialSupport::Taken).await;
 
     let (view, node) = (hub.view(), "a".parse().expect("a name"));
     let dialing = tokio::spawn(async move { view.dial(&node).await });
-    let Dial { id, within_ms } = loop {
-        if let HubMessage::Dial(dial) = next().await {
-            break dial;
-        }
-    };
+    let Dial { id, within_ms } = session.dial().await;
     assert!(within_ms > 1_000);
     let other = DialId(id.0.map(|byte| !byte));
     assert_eq!(open(&hub, &as_a, other, "a").await, Code::NotFound);
@@ -214,30 +236,18 @@ async fn a_node_that_sends_nothing_after_a_dial_does_not_respond() {
     let limits = HubLimits { dial_receipt_within: RECEIPT_WITHIN, ..limits() };
     let (hub, _) = hub_with(&cloud, &issuer, limits).await;
     let as_a = issuer.connector("headwater://node/a");
-    let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
-    let hello = Hello { dials: DialSupport::Confirmed, ..hello(identity("a", 1, 1), Vec::new()) };
-    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
-    let mut next = async || {
-        let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a message");
-        HubMessage::try_from(message.expect("a message")).expect("well-formed")
-    };
-    while !matches!(next().await, HubMessage::Welcome(_)) {}
-    let mut dialed = async || loop {
-        if let HubMessage::Dial(dial) = next().await {
-            break dial.id;
-        }
-    };
+    let mut session = RawSession::open(&hub, &as_a, DialSupport::Confirmed).await;
 
     // A half-open link: the session is there, and nothing comes.
     let node: headwater_event::NodeName = "a".parse().expect("a name");
     let error = hub.view().dial(&node).await.expect_err("nothing opens it");
     assert!(matches!(error, crate::DialError::Silent { contact: Some(_), .. }), "{error}");
-    dialed().await;
+    session.dial().await;
     // A receipt is a sign of life, and the stream may take longer.
     let view = hub.view();
     let mut dialing = tokio::spawn(async move { view.dial(&node).await });
-    let id = dialed().await;
-    sender.send(EdgeMessage::DialReceipt.into()).await.expect("sent");
+    let Dial { id, .. } = session.dial().await;
+    session.wire.0.send(EdgeMessage::DialReceipt.into()).await.expect("sent");
     timeout(3 * RECEIPT_WITHIN, &mut dialing).await.expect_err("the hub still waits");
     assert_eq!(open(&hub, &as_a, id, "a").await, Code::Ok);
     dialing.await.expect("it ends").expect("a stream");
