@@ -11,6 +11,7 @@ use headwater_event::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::durable_file;
 use super::file_error::{FileError, blocking};
@@ -103,7 +104,7 @@ impl PodStore {
 
     /// The status that was last reported of the pod. Without one the status is reported once more.
     pub(crate) fn status(&self, pod: &PodUid) -> Option<PodStatus> {
-        durable_file::read(&self.paths.as_ref()?.status(pod)).ok().flatten()
+        self.read(pod, Paths::status)
     }
 
     /// Writes the status that was reported of the pod. Does nothing if the pod has no record.
@@ -120,8 +121,7 @@ impl PodStore {
 
     /// The waits of the pod's failing containers, by name.
     pub(crate) fn waits(&self, pod: &PodUid) -> BTreeMap<String, CrashRecord> {
-        let read = |paths: &Paths| durable_file::read(&paths.waits(pod)).ok().flatten();
-        self.paths.as_ref().and_then(read).unwrap_or_default()
+        self.read(pod, Paths::waits).unwrap_or_default()
     }
 
     /// Writes the waits of the pod's failing containers. Does nothing if the pod has no record.
@@ -138,8 +138,7 @@ impl PodStore {
 
     /// The latest run of each container from before the pod's last restart of all containers, by name.
     pub(crate) fn restart(&self, pod: &PodUid) -> BTreeMap<String, u32> {
-        let read = |paths: &Paths| durable_file::read(&paths.restart(pod)).ok().flatten();
-        self.paths.as_ref().and_then(read).unwrap_or_default()
+        self.read(pod, Paths::restart).unwrap_or_default()
     }
 
     /// Writes the runs from before a restart of all containers. Does nothing if the pod has no record.
@@ -152,6 +151,15 @@ impl PodStore {
         runs: &BTreeMap<String, u32>,
     ) -> Result<(), FileError> {
         self.write(pod, Paths::restart, runs).await
+    }
+
+    /// Reads a file of a pod. One that cannot be read is taken for absent: it is written anew.
+    fn read<T: DeserializeOwned>(
+        &self,
+        pod: &PodUid,
+        path: impl FnOnce(&Paths, &PodUid) -> PathBuf,
+    ) -> Option<T> {
+        durable_file::read(&path(self.paths.as_ref()?, pod)).ok().flatten()
     }
 
     /// Writes a file of a pod that has a record.

@@ -216,10 +216,8 @@ fn container_status(
         }
     };
     let is_step = is_step(facts.pod, container);
-    let done = now.is_some_and(|now| {
-        let is_current = !now.in_earlier_sandbox && !now.is_superseded;
-        is_current && matches!(now.run, Run::Exited { code: 0, .. })
-    });
+    let done =
+        now.is_some_and(|now| now.is_current() && matches!(now.run, Run::Exited { code: 0, .. }));
     let run_image =
         now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
     let stated =

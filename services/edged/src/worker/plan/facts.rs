@@ -173,9 +173,15 @@ impl Default for ContainerFacts {
 }
 
 impl ContainerFacts {
-    /// The latest run, if it was in this sandbox, and after the last restart of all containers.
+    /// Whether the latest run, if there is one, counts for the pod: it was in this sandbox, and after the last restart of
+    /// all containers.
+    pub(crate) fn is_current(&self) -> bool {
+        !self.in_earlier_sandbox && !self.is_superseded
+    }
+
+    /// The latest run that counts for the pod.
     pub(super) fn run_here(&self) -> Run {
-        if self.in_earlier_sandbox || self.is_superseded { Run::Never } else { self.run }
+        if self.is_current() { self.run } else { Run::Never }
     }
 
     /// Whether its latest run runs.
