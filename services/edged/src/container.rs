@@ -106,6 +106,10 @@ pub struct Mount {
     pub sub_path: Option<PathBuf>,
     /// The container cannot write to it.
     pub read_only: bool,
+    /// The pod worker writes the files of the volume, and containers cannot. It follows from the volume's kind: what lies
+    /// in a volume may be of a container.
+    #[serde(default)]
+    pub is_written_here: bool,
     /// What of a read-only volume is read-only.
     #[serde(default)]
     pub recursive_read_only: RecursiveReadOnly,

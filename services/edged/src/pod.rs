@@ -373,6 +373,14 @@ pub fn claim_name<'a>(pod: &Pod, volume: &'a Volume) -> Option<Cow<'a, str>> {
     Some(Cow::Owned(format!("{}-{}", pod.metadata.name.as_deref()?, volume.name)))
 }
 
+/// Whether the pod worker writes the volume's files, and containers cannot.
+pub(crate) fn is_written_here(volume: &Volume) -> bool {
+    volume.secret.is_some()
+        || volume.config_map.is_some()
+        || volume.projected.is_some()
+        || volume.downward_api.is_some()
+}
+
 /// Whether an init container is a sidecar, which runs as long as the pod.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")

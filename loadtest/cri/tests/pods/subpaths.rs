@@ -59,7 +59,8 @@ fn pod(bench: &Bench) -> Value {
     first["env"] = json!([{"name": "PART", "value": "part"}]);
     let part = json!({"name": "own", "mountPath": "/part", "subPathExpr": "$(PART)"});
     first["volumeMounts"].as_array_mut().expect("mounts").push(part);
-    let swap = "mkdir -p /v/part; while :; do mv /v/part /v/away; ln -s / /v/part; \
+    // The volume looks like one of files that the pod worker writes.
+    let swap = "mkdir -p /v/part; chmod 755 /v; ln -s part /v/..data; while :; do mv /v/part /v/away; ln -s / /v/part; \
                 rm /v/part; mv /v/away /v/part; done";
     let size =
         format!("head -c 2097152 /dev/zero > /memory/large; echo $? > /notes/memory; {FOREVER}");

@@ -15,7 +15,7 @@ use crate::container::termination::{StopSignal, TerminationMessage};
 use crate::container::variable_file::{self, VariableFiles};
 use crate::container::{LaunchSpec, Mount, Propagation, RecursiveReadOnly, WaitReason};
 use crate::desired::objects::Objects;
-use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
+use crate::pod::{init_containers, is_plain_name, is_sidecar, is_written_here, namespace};
 
 /// The longest path that Linux takes, with its final zero: `PATH_MAX`.
 const PATH_BYTES_MAX: usize = 4 << 10;
@@ -359,9 +359,9 @@ fn mounts(
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
-        if !volumes.iter().any(|volume| volume.name == mount.name) {
+        let Some(volume) = volumes.iter().find(|volume| volume.name == mount.name) else {
             return Err(format!("volumeMount {:?} names no volume of the pod", mount.name));
-        }
+        };
         let sub_path = match (&mount.sub_path, &mount.sub_path_expr, env) {
             (Some(path), _, _) => Some(path.clone()),
             (None, Some(expression), Some(env)) => {
@@ -385,6 +385,7 @@ fn mounts(
             is_absolute: mount.mount_path.starts_with('/'),
             sub_path: sub_path.map(|path| PathBuf::from(path.trim_start_matches('/'))),
             read_only: mount.read_only == Some(true),
+            is_written_here: is_written_here(volume),
             recursive_read_only: recursive_read_only(mount)?,
             propagation: propagation(mount)?,
         });

@@ -546,7 +546,7 @@ fn mount_source(
     };
     let volume = volumes.join(&mount.volume);
     let volume = fs::canonicalize(&volume).map_err(FileError::new("look at", &volume))?;
-    let is_written_here = volumes::is_written_here(volumes, mount);
+    let is_written_here = mount.is_written_here;
     let Some(part) = mount.sub_path.as_ref().filter(|part| !part.as_os_str().is_empty()) else {
         return Ok(MountSource { path: mount.path.clone(), source: volume, is_written_here });
     };

@@ -78,7 +78,7 @@ pub(super) fn bind(volume: &Path, part: &Path, place: &Path) -> Result<(), PartE
     if !part.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(PartError::NotPlain);
     }
-    let volume = File::open(volume).map_err(PartError::of("the volume cannot be opened"))?;
+    let volume = open_volume(volume)?;
     let source = match open(&volume, part) {
         Err(Errno::ENOENT) => {
             make(&volume, part)?;
@@ -110,12 +110,19 @@ pub(super) fn bind(volume: &Path, part: &Path, place: &Path) -> Result<(), PartE
     Err(failed("another file was bound")(io::ErrorKind::InvalidData.into()))
 }
 
+/// Opens the directory of a volume. The open of anything else could wait: a volume of the host may be a pipe.
+fn open_volume(volume: &Path) -> Result<File, PartError> {
+    let flags = OFlag::O_DIRECTORY.bits();
+    let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(volume);
+    opened.map_err(PartError::of("the volume cannot be opened"))
+}
+
 /// Reads a file of a volume.
 ///
 /// # Errors
 /// It is no file of the volume, or it has more bytes than `bytes_max`.
 pub(super) fn read(volume: &Path, part: &Path, bytes_max: u64) -> Result<Vec<u8>, PartError> {
-    let volume = File::open(volume).map_err(PartError::of("the volume cannot be opened"))?;
+    let volume = open_volume(volume)?;
     let found = File::from(open(&volume, part).map_err(error_of)?);
     let is_file = found.metadata().map_err(PartError::of("it cannot be looked at"))?.is_file();
     if !is_file {

@@ -177,7 +177,7 @@ pub(in crate::runtime) fn give_group(
     for mount in mounts {
         let path = volumes.join(&mount.volume);
         let real = fs::canonicalize(&path).map_err(FileError::new("look at", &path))?;
-        if is_written_here(volumes, mount) {
+        if mount.is_written_here {
             give_files(&real, group).map_err(FileError::new("give", &real))?;
         } else if real.starts_with(volumes) || real.starts_with(claims) {
             let found = fs::metadata(&real).map_err(FileError::new("look at", &real))?;
@@ -208,15 +208,6 @@ fn give_files(path: &Path, group: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the pod worker writes the files of the mounted volume, and containers cannot.
-pub(in crate::runtime) fn is_written_here(volumes: &Path, mount: &Mount) -> bool {
-    let path = volumes.join(&mount.volume);
-    let own = nix::unistd::geteuid().as_raw();
-    // A container can make a link of this name in a volume that it writes to.
-    let is_closed = |found: fs::Metadata| found.uid() == own && found.mode() & 0o022 == 0;
-    path.join(DATA).is_symlink() && fs::metadata(&path).is_ok_and(is_closed)
-}
-
 /// Makes a container's root directory with its mounts, and its working directory.
 pub(in crate::runtime) fn root(layout: &Layout) -> Result<(), RuntimeError> {
     let Layout { root, volumes, mounts, .. } = layout;
@@ -228,8 +219,7 @@ pub(in crate::runtime) fn root(layout: &Layout) -> Result<(), RuntimeError> {
             None => volume,
             Some(sub_path) => {
                 let target = volume.join(sub_path);
-                let holds_files = volume.join(DATA).is_symlink();
-                if !holds_files && !target.exists() {
+                if !mount.is_written_here && !target.exists() {
                     create(&target, mode)?;
                 }
                 target

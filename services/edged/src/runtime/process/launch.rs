@@ -151,8 +151,7 @@ fn prepare(
         tracing::debug!(%pod, container = name, %error, "no place for a termination message");
     }
     // A read-only volume that the pod worker itself writes needs no view.
-    let is_kept =
-        |mount: &Mount| mount.read_only && !volumes::is_written_here(&layout.volumes, mount);
+    let is_kept = |mount: &Mount| mount.read_only && !mount.is_written_here;
     let can_separate = state.policy.own.can_separate;
     let has_absolute = can_separate && layout.mounts.iter().any(|mount| mount.is_absolute);
     // The container may own what it sees at a path of the host, such as /etc/passwd: no program of

@@ -6,13 +6,14 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 use nix::unistd::{Gid, Uid, User, getegid, geteuid, getgroups};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use crate::container::WaitReason;
 use crate::container::credentials::{self, Credentials};
+use crate::pod::is_written_here;
 
 /// The capabilities without which root cannot run a container as another user: to change user,
 /// groups and capabilities, to give it its volumes, to signal it, and to make its view of mounts.
@@ -244,14 +245,6 @@ pub(super) fn owner(socket: &Path) -> Option<u32> {
 
 fn is_read_only(mount: &VolumeMount) -> bool {
     mount.read_only == Some(true)
-}
-
-/// Whether the pod worker writes the volume's files.
-fn is_written_here(volume: &Volume) -> bool {
-    volume.secret.is_some()
-        || volume.config_map.is_some()
-        || volume.projected.is_some()
-        || volume.downward_api.is_some()
 }
 
 fn must_not_be_root(pod: &Pod, container: &Container) -> bool {

@@ -11,7 +11,6 @@ use super::rights::LaunchRights;
 use crate::container::Mount;
 use crate::container::termination::StopSignal;
 use crate::runtime::pod_files::termination_file::TerminationFile;
-use crate::runtime::pod_files::volumes;
 
 /// The run that a shim starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +94,7 @@ impl View {
         for mount in &layout.mounts {
             let path = layout.volumes.join(&mount.volume);
             // A container that mounts a volume once with writing can write to it.
-            let read_only = mount.read_only || volumes::is_written_here(&layout.volumes, mount);
+            let read_only = mount.read_only || mount.is_written_here;
             volumes.entry(path).and_modify(|all| *all &= read_only).or_insert(read_only);
         }
         let root = ViewPlace { path: layout.root.clone(), read_only: false };
