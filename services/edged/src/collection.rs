@@ -219,7 +219,8 @@ impl Collector {
                     break;
                 }
                 match self.remove(images, &removal).await {
-                    Ok(()) => freed = freed.saturating_add(removal.bytes),
+                    Ok(true) => freed = freed.saturating_add(removal.bytes),
+                    Ok(false) => {}
                     Err(error) => last_error = Some(error),
                 }
                 tried.insert(removal.id);
@@ -246,13 +247,17 @@ impl Collector {
         }
     }
 
-    /// Removes an image, and counts it.
-    async fn remove(&self, images: &dyn Images, removal: &Removal) -> Result<(), ImageError> {
+    /// Removes an image, and counts it. Returns whether it did: a container may have taken the image while others were
+    /// removed.
+    async fn remove(&self, images: &dyn Images, removal: &Removal) -> Result<bool, ImageError> {
         let Removal { id, bytes, reason } = removal;
+        if images.in_use().await?.contains(id) {
+            return Ok(false);
+        }
         images.remove(id).await?;
         tracing::info!(%id, bytes, ?reason, "an image is removed");
         self.shared.metrics.image_collected(*reason);
-        Ok(())
+        Ok(true)
     }
 
     fn event(&self, reason: &'static str, message: String) {
