@@ -2,6 +2,7 @@
 //!
 //! A run writes to `0.log`; `0.log.1` is the file before it, `0.log.2` the one before that.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,8 @@ pub(crate) fn log_files(
         let (attempt, rest) = name.to_str()?.split_once(".log")?;
         (rest.is_empty() || rest == ".1").then(|| attempt.parse().ok()).flatten()
     };
-    let mut attempts: Vec<u32> = entries(&dir)?.iter().filter_map(attempt).collect();
+    let files = entries(&dir)?;
+    let mut attempts: Vec<u32> = files.iter().filter_map(attempt).collect();
     attempts.sort_unstable();
     attempts.dedup();
     let wanted = match (attempts.last(), previous) {
@@ -56,21 +58,21 @@ pub(crate) fn log_files(
         // The run before may have been removed: then the latest one has ended, and waits to run again.
         (Some(latest), true) if *latest > 0 => match attempts.len() {
             1 => *latest,
-            _ => latest - 1,
+            // A number may have been left out.
+            count => attempts[count - 2],
         },
         _ => return Ok(Vec::new()),
     };
     let current = dir.join(format!("{wanted}.log"));
-    let mut paths = vec![current.clone()];
-    for number in 1.. {
-        let path = rotated(&current, number);
-        if !path.exists() {
-            break;
-        }
-        paths.push(path);
-    }
-    paths.reverse();
-    paths.retain(|path| path.exists());
+    // A rotation that was cut off leaves a gap.
+    let before = format!("{wanted}.log.");
+    let number = |entry: &fs::DirEntry| -> Option<u32> {
+        entry.file_name().to_str()?.strip_prefix(&before)?.parse().ok()
+    };
+    let mut numbers: Vec<u32> = files.iter().filter_map(number).collect();
+    numbers.sort_unstable_by_key(|number| Reverse(*number));
+    let mut paths: Vec<_> = numbers.into_iter().map(|number| rotated(&current, number)).collect();
+    paths.extend(current.exists().then_some(current));
     Ok(paths)
 }
 
@@ -79,4 +81,28 @@ pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_in_the_numbers_hides_no_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let paths = Paths::new(dir.path().to_owned());
+        let logs = paths.all_logs().join("shop_web_u1/app");
+        fs::create_dir_all(&logs).expect("folders");
+        for name in ["1.log", "1.log.1", "4.log", "4.log.1", "4.log.3", "4.log.tmp"] {
+            fs::write(logs.join(name), "").expect("written");
+        }
+        let names = |previous| {
+            let files = log_files(&paths, "shop", "web", "app", previous).expect("listed");
+            let name =
+                |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+            files.iter().filter_map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(false), ["4.log.3", "4.log.1", "4.log"]);
+        assert_eq!(names(true), ["1.log.1", "1.log"]);
+    }
 }
