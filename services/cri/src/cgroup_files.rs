@@ -24,6 +24,9 @@ const CPU: &str = "cpuacct";
 pub(crate) const MEMORY: &str = "memory";
 pub(crate) const PIDS: &str = "pids";
 
+/// The controller of huge pages. Many kernels have huge pages without it.
+const HUGE_PAGES: &str = "hugetlb";
+
 /// The limits of a cgroup; `None`: there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -70,6 +73,15 @@ impl CgroupFiles {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
         own.is_some_and(|own| self.root.join(own).join("memory.swap.max").exists())
+    }
+
+    /// The kernel limits the huge pages of a group.
+    pub(crate) fn limits_huge_pages(&self) -> bool {
+        if !self.is_unified {
+            return self.tree(HUGE_PAGES).join("cgroup.procs").exists();
+        }
+        let controllers = fs::read_to_string(self.root.join(VERSION_2)).unwrap_or_default();
+        controllers.split_whitespace().any(|controller| controller == HUGE_PAGES)
     }
 
     /// The top of every tree.
@@ -204,6 +216,21 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
         }
+    }
+
+    #[test]
+    fn huge_pages_are_limited_where_their_controller_is() {
+        let limits = |files: &[(&str, &str)]| {
+            let root = tempfile::tempdir().expect("a folder");
+            write(root.path(), files);
+            CgroupFiles::at(root.path(), "headwater").limits_huge_pages()
+        };
+        assert!(limits(&[(VERSION_2, "cpu hugetlb pids\n")]));
+        assert!(!limits(&[(VERSION_2, "cpu pids\n")]));
+        assert!(limits(&[("hugetlb/cgroup.procs", "")]));
+        assert!(!limits(&[("memory/cgroup.procs", "")]));
+        // The place of a hierarchy that is not mounted.
+        assert!(!limits(&[("hugetlb/empty/file", "")]));
     }
 
     #[test]

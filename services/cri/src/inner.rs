@@ -19,10 +19,13 @@ use crate::proto::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
     StatusRequest, StopContainerRequest,
 };
-use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID};
+use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID, ResolvConf};
 
 /// The conditions without which no pod runs, as the CRI names them.
 const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
+
+/// So many statuses may be late in one list: then the runtime as a whole hangs.
+const SILENT_MAX: usize = 3;
 
 /// See the module.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub(crate) struct Inner {
     pub(crate) client: CriClient,
     pub(crate) files: PodFiles,
     pub(crate) cgroups: Cgroups,
-    /// It changes with the RuntimeClasses only.
+    /// It changes with the RuntimeClasses, and with the name servers of the machine.
     pub(crate) node: RwLock<Arc<NodeFacts>>,
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: String,
@@ -41,8 +44,43 @@ pub(crate) struct Inner {
     pub(crate) knowledge: Mutex<Knowledge>,
     /// Why the runtime can run no pods now.
     pub(crate) trouble: Mutex<Option<String>>,
+    /// What had no status in the latest list, by id, and why.
+    pub(crate) silent: Mutex<BTreeMap<String, String>>,
     /// Everything is to be listed soon.
     pub(crate) relist_soon: Notify,
+}
+
+/// What has no status during a list, by id, and why.
+#[derive(Debug, Default)]
+struct Silent {
+    ids: BTreeMap<String, String>,
+    /// The statuses that were late.
+    late: usize,
+}
+
+impl Silent {
+    /// The status of what is listed, or what is known of it. One damaged container hides no other.
+    ///
+    /// # Errors
+    /// Nothing is known of it, or the runtime itself does not answer.
+    fn last_known<T>(
+        &mut self,
+        id: String,
+        known: Option<T>,
+        status: Result<Option<(String, T)>, CallError>,
+    ) -> Result<Option<(String, T)>, CallError> {
+        let error = match (status, &known) {
+            (Ok(status), _) => return Ok(status),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(_)) => error,
+        };
+        self.late += usize::from(matches!(error, CallError::TimedOut { .. }));
+        if error.is_away() || self.late > SILENT_MAX {
+            return Err(error);
+        }
+        self.ids.insert(id.clone(), error.to_string());
+        Ok(known.map(|known| (id, known)))
+    }
 }
 
 impl Inner {
@@ -57,6 +95,16 @@ impl Inner {
         if node.runtime_classes != runtime_classes {
             *node = Arc::new(NodeFacts { runtime_classes, ..(**node).clone() });
         }
+    }
+
+    /// The facts of the node, with the name servers that the machine has now: they change with its network.
+    pub(crate) fn node_now(&self) -> Arc<NodeFacts> {
+        let resolv_conf = resolv_conf();
+        let mut node = self.node.write().unwrap_or_else(PoisonError::into_inner);
+        if node.resolv_conf != resolv_conf {
+            *node = Arc::new(NodeFacts { resolv_conf, ..(**node).clone() });
+        }
+        node.clone()
     }
 
     /// Reads the knowledge.
@@ -167,9 +215,10 @@ impl Inner {
         Ok(self.client.list_containers(request).await?.containers)
     }
 
-    /// Lists everything, asks the status of what changed, and folds it.
+    /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known.
     pub(crate) async fn relist(&self) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
+        let mut silent = Silent::default();
         let mut sandboxes = Vec::new();
         for listed in self.list_sandboxes(None).await? {
             let known = self.with(|knowledge| knowledge.sandbox(&listed.id).cloned());
@@ -177,7 +226,10 @@ impl Inner {
                 Some(known) if is_current(&known, listed.state()) => {
                     sandboxes.push((listed.id, known));
                 }
-                _ => sandboxes.extend(self.sandbox_status(&listed.id).await?),
+                known => {
+                    let status = self.sandbox_status(&listed.id).await;
+                    sandboxes.extend(silent.last_known(listed.id, known, status)?);
+                }
             }
         }
         let mut runs = Vec::new();
@@ -190,11 +242,24 @@ impl Inner {
                 Some(known) if is_current_run(&known, listed.state()) => {
                     runs.push((listed.id, known));
                 }
-                _ => runs.extend(self.run_status(&listed.id, &listed.pod_sandbox_id).await?),
+                known => {
+                    let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
+                    runs.extend(silent.last_known(listed.id, known, status)?);
+                }
             }
         }
+        self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
         Ok(())
+    }
+
+    /// Logs what has had a status until the latest list, and has none now.
+    fn note_silent(&self, now: Silent) {
+        let mut before = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, why) in now.ids.iter().filter(|(id, _)| !before.contains_key(*id)) {
+            tracing::warn!(id, why, "the runtime has no status of what it lists");
+        }
+        *before = now.ids;
     }
 
     /// Ends a container that the runtime has in an unknown state, as a kubelet does. That is no failure of the
@@ -258,6 +323,11 @@ impl Inner {
     }
 }
 
+/// The configuration of the machine's resolver; empty if it has none.
+fn resolv_conf() -> ResolvConf {
+    ResolvConf::parse(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
+}
+
 /// An end as the pod worker's files have it.
 fn exit(end: &End) -> Exit {
     Exit {
@@ -282,5 +352,34 @@ fn is_current_run(known: &Run, listed: ContainerState) -> bool {
         Phase::Created => listed == ContainerState::ContainerCreated,
         Phase::Running { .. } => listed == ContainerState::ContainerRunning,
         Phase::Exited(end) => end.is_status && listed == ContainerState::ContainerExited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    fn failed(code: Code) -> CallError {
+        CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }
+    }
+
+    #[test]
+    fn what_has_no_status_stays_as_it_is_known_and_a_runtime_that_hangs_is_no_answer() {
+        let late =
+            || CallError::TimedOut { call: "ContainerStatus", within: Duration::from_secs(20) };
+        let id = |number: usize| format!("c{number}");
+        let mut silent = Silent::default();
+        let seen = silent.last_known(id(0), Some(1), Ok(Some((id(0), 2)))).expect("a status");
+        assert_eq!(seen, Some((id(0), 2)));
+        assert_eq!(silent.last_known(id(0), Some(1), Ok(None)).expect("it is gone"), None);
+        let kept = silent.last_known(id(1), Some(1), Err(failed(Code::Unknown))).expect("it stays");
+        assert_eq!(kept, Some((id(1), 1)));
+        silent.last_known::<i32>(id(2), None, Err(failed(Code::Unknown))).expect_err("unknown");
+        for number in 2..SILENT_MAX + 2 {
+            silent.last_known(id(number), Some(1), Err(late())).expect("it stays");
+        }
+        silent.last_known(id(9), Some(1), Err(late())).expect_err("the runtime hangs");
     }
 }

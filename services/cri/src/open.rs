@@ -26,9 +26,7 @@ use crate::proto::{
     StatusRequest, StatusResponse, VersionRequest, VersionResponse,
 };
 use crate::runtime::CriRuntime;
-use crate::spec::{
-    CGROUP_ROOT, CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts, ResolvConf,
-};
+use crate::spec::{CGROUP_ROOT, CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts};
 use crate::watch;
 
 /// The name of containerd, as its own version call has it.
@@ -171,6 +169,7 @@ pub async fn open(
         has_static_cpus: edged.cpu_policy == CpuPolicy::Static,
         has_cgroup_v2: cgroups.files().is_unified(),
         has_swap_limit: cgroups.files().limits_swap(),
+        huge_page_sizes: huge_page_sizes(cgroups.files()),
         ..node
     };
     let is_containerd = version.runtime_name == CONTAINERD;
@@ -186,8 +185,10 @@ pub async fn open(
         notices,
         knowledge: Mutex::new(Knowledge::default()),
         trouble: Mutex::new(None),
+        silent: Mutex::default(),
         relist_soon: Notify::new(),
     });
+    inner.node_now();
     inner.relist().await.map_err(call)?;
     let stop = CancellationToken::new();
     watch::start(&inner, is_containerd, &stop);
@@ -272,14 +273,12 @@ fn node_facts(
         node: node.as_str().to_owned(),
         dir: files.dir().to_owned(),
         logs: files.logs(),
-        resolv_conf: ResolvConf::parse(&read("/etc/resolv.conf")),
         cluster_dns: settings.cluster_dns.clone(),
         cluster_domain: settings.cluster_domain.clone(),
         cgroup_driver: Some(cgroup_driver),
         cgroup_root: settings.cgroup_root.clone(),
         boot_id: settings.boot_id.clone(),
         memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
-        huge_page_sizes: huge_page_sizes(),
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
         has_stop_signal: has_stop_signal(version),
@@ -324,8 +323,12 @@ async fn hidden_mounts(socket: &Path) -> Option<String> {
     (!is_same).then(|| why.to_owned())
 }
 
-/// As cgroups name them: `2MB`.
-fn huge_page_sizes() -> Vec<String> {
+/// The sizes of which the kernel limits the pages of a group, as cgroups name them: `2MB`. A runtime that is asked for a
+/// limit that the kernel does not have fails (CRI-O), or leaves it out (containerd).
+fn huge_page_sizes(cgroups: &CgroupFiles) -> Vec<String> {
+    if !cgroups.limits_huge_pages() {
+        return Vec::new();
+    }
     let entries = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let kib = names.filter_map(|name| {

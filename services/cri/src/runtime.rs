@@ -406,7 +406,7 @@ impl Runtime for CriRuntime {
             None => 0,
         };
         let refused = |reason| RuntimeError::Refused { reason };
-        let config = sandbox_config(spec, pod, attempt, &inner.node()).map_err(refused)?;
+        let config = sandbox_config(spec, pod, attempt, &inner.node_now()).map_err(refused)?;
         let runtime_handler = runtime_handler(spec, &inner.node()).map_err(refused)?;
         let logs = PathBuf::from(&config.log_directory);
         let made = tokio::fs::create_dir_all(&logs).await;
@@ -598,6 +598,7 @@ impl Runtime for CriRuntime {
                 CallError::TimedOut { .. }
                 | CallError::Failed { code: tonic::Code::DeadlineExceeded, .. },
             ) => Ok(CommandOutput { code: None, output: String::new() }),
+            Err(error) if error.is_away() => Err(RuntimeError::Away { cause: error.to_string() }),
             Err(error) => Err(RuntimeError::Command {
                 container: container.to_owned(),
                 program: command.first().cloned().unwrap_or_default(),

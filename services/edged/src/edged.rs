@@ -5,6 +5,7 @@
 //! containers, the evictor, and the supervisor; and one for static pods, if the node has a folder of them. The supervisor
 //! owns the desired state and keeps one worker for every pod.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,8 +36,7 @@ use crate::node::reporter;
 use crate::pod::PodUid;
 use crate::runtime::{LogQuery, NodeRuntime, RuntimeError};
 use crate::static_pods::{self, StaticPods, statement};
-use crate::worker::ProbeTotals;
-use crate::worker::WorkerDependencies;
+use crate::worker::{Places, ProbeTotals, WorkerDependencies};
 
 mod admission;
 mod claim_keeper;
@@ -220,8 +220,8 @@ impl Edged {
             allocatable,
             cpus,
             devices,
-            adding: Semaphore::new(settings.add_workers.max(1)),
-            removing: Semaphore::new(settings.remove_workers.max(1)),
+            adding: Places::new(settings.add_workers),
+            removing: Places::new(settings.remove_workers),
             requesting_tokens: Semaphore::new(TOKEN_REQUESTS_MAX),
             edge: edge.clone(),
             reporter: PodReporter::start(edge.clone(), &settings, metrics.clone()),
@@ -251,6 +251,7 @@ impl Edged {
             tracker,
             evictions,
             reclaims,
+            over_limits: BTreeSet::new(),
         };
         tokio::spawn(evictor.run(cancel.clone()));
         let claims = watch::Sender::new(ClaimView::default());

@@ -20,6 +20,7 @@
 //!
 //! Without a runtime that measures its pods, the node only states its pressures.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,8 @@ pub(crate) struct Evictor {
     pub(crate) tracker: PressureTracker,
     pub(crate) evictions: mpsc::Sender<Eviction>,
     pub(crate) reclaims: mpsc::Sender<Reclaim>,
+    /// The pods that took more of the disk than their limits allow at the latest look. They leave.
+    pub(crate) over_limits: BTreeSet<PodUid>,
 }
 
 impl Evictor {
@@ -200,9 +203,10 @@ impl Evictor {
         self.reclaims.send(done).await.is_ok() && answered.await.is_ok()
     }
 
-    /// Evicts every pod that takes more of the disk than its limits allow. Returns whether there was one. Only pods with
-    /// limits are measured.
-    async fn enforce_limits(&self, one_disk: bool, schedule: &mut limits::Schedule) -> bool {
+    /// Evicts every pod that takes more of the disk than its limits allow. Returns whether there was a new one: the room
+    /// that it leaves may be enough. One that does not end keeps no other from being evicted. Only pods with limits are
+    /// measured.
+    async fn enforce_limits(&mut self, one_disk: bool, schedule: &mut limits::Schedule) -> bool {
         let began = Instant::now();
         let Some(usage) = self.shared.runtime.usage().filter(|_| schedule.is_due(began)) else {
             return false;
@@ -225,15 +229,19 @@ impl Evictor {
             }
         }
         schedule.end(Instant::now(), began.elapsed());
-        let is_any = !found.is_empty();
+        let before = std::mem::take(&mut self.over_limits);
+        self.over_limits = found.iter().map(|(pod, _)| pod.clone()).collect();
+        let is_any_new = self.over_limits.iter().any(|pod| !before.contains(pod));
         for (pod, Excess { message, signal }) in found {
-            tracing::warn!(%pod, message, "a pod is evicted");
+            if !before.contains(&pod) {
+                tracing::warn!(%pod, message, "a pod is evicted");
+            }
             let eviction = Eviction { pod, message, within: HARD_GRACE, signal };
             if self.evictions.send(eviction).await.is_err() {
                 break;
             }
         }
-        is_any
+        is_any_new
     }
 
     async fn evict(&self, shortage: &Shortage, one_disk: bool, shortages: &mut ShortageTracker) {

@@ -13,6 +13,7 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
+//! | `places` | the places of pods that are started or taken down at the same time |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `restart` | the restart of all containers of the pod |
 //! | `resizing` | the resources of its running containers, and the changes of them |
@@ -55,6 +56,7 @@ mod handler;
 mod http_get;
 mod image_tracker;
 mod observation;
+mod places;
 pub mod plan;
 mod probe;
 mod probe_failure;
@@ -78,6 +80,7 @@ use devices::DeviceState;
 use driver_mounts::DriverMounts;
 use image_tracker::ImageTracker;
 use observation::LaunchError;
+pub(crate) use places::Places;
 use plan::{FailReason, Fate, Outcome};
 use probe_totals::PodProbeTotals;
 pub use probe_totals::ProbeTotal;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, PullOutcome, Restart, Twin};
+use headwater_cri_lab::{
+    BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
+};
 
 use crate::bench::{Bench, is_running, until};
 
@@ -158,4 +160,60 @@ async fn pods_run_once_whatever_fails() {
         }
         edged.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_does_not_reach_the_runtime_ends_no_container() {
+    /// Probes of which none may fail.
+    const LOST: usize = 3;
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = twin(scratch.path());
+    let bench = Bench::new(twin.socket());
+    let edged = bench.edged().await;
+    let mut pod = bench.pod("web", "");
+    pod["spec"]["containers"][0]["livenessProbe"] = serde_json::json!({
+        "exec": {"command": Life::probe()}, "periodSeconds": 1, "failureThreshold": 1,
+        "timeoutSeconds": 20,
+    });
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    for _ in 0..LOST {
+        twin.fail_next("ExecSync", Fault::LostAnswer);
+    }
+    let all_lost = async || (!twin.has_planned_fault()).then_some(());
+    assert!(until(all_lost).await.is_some(), "no probe was sent");
+    let calls = twin.calls("ExecSync");
+    let goes_on = async || (twin.calls("ExecSync") > calls + 1).then_some(());
+    assert!(until(goes_on).await.is_some(), "no further probe was sent");
+    assert_eq!((twin.starts("web"), twin.calls("StopContainer")), (1, 0));
+    bench.delete(&pod).await;
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_whose_sandboxes_hang_delay_no_other_pod() {
+    /// As many as start at the same time.
+    const HANGING: usize = 5;
+    const FOR_EVER: Duration = Duration::from_secs(100_000);
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = twin(scratch.path());
+    let bench = Bench::new(twin.socket());
+    let edged = bench.edged().await;
+    for number in 0..HANGING {
+        twin.fail_next("RunPodSandbox", Fault::Slow(FOR_EVER));
+        bench.edge.apply(&bench.pod(&format!("hangs-{number}"), ""));
+    }
+    let all_hang = async || (!twin.has_planned_fault()).then_some(());
+    assert!(until(all_hang).await.is_some(), "a pod was not started");
+    let pod = bench.pod("web", "");
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    bench.delete(&pod).await;
+    edged.stop().await;
 }

@@ -35,7 +35,7 @@ pub struct NodeFacts {
     pub boot_id: String,
     /// The memory of the machine, which the order of kills depends on.
     pub memory_bytes: i64,
-    /// The sizes of huge pages of the kernel, as cgroups name them: `2MB`, `1GB`.
+    /// The sizes of huge pages that the kernel limits, as cgroups name them: `2MB`, `1GB`.
     pub huge_page_sizes: Vec<String>,
     /// Where the profiles of `Localhost` lie: a kubelet's is `/var/lib/kubelet/seccomp`.
     pub seccomp_dir: PathBuf,

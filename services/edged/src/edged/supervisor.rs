@@ -151,6 +151,7 @@ impl Supervisor {
         let cancel = self.shared.cancel.clone();
         let mut relist = tokio::time::interval(self.shared.settings.relist);
         relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut relists = JoinSet::new();
         loop {
             if self.shutdown.is_some() && self.tasks.is_empty() {
                 return 0;
@@ -192,13 +193,17 @@ impl Supervisor {
                     }
                     self.reconcile();
                 }
-                _ = relist.tick() => {
-                    if let Err(error) = self.shared.runtime.relist().await {
-                        let message = error_chain(&error);
-                        tracing::warn!(message, "the runtime cannot be listed");
-                    }
-                    self.reconcile();
+                // A runtime that hangs keeps the pods from nothing else.
+                _ = relist.tick(), if relists.is_empty() => {
+                    let runtime = self.shared.runtime.clone();
+                    relists.spawn(async move {
+                        if let Err(error) = runtime.relist().await {
+                            let message = error_chain(&error);
+                            tracing::warn!(message, "the runtime cannot be listed");
+                        }
+                    });
                 }
+                Some(_) = relists.join_next() => self.reconcile(),
                 Some(Eviction { pod, message, within, signal }) = evicted.recv() => {
                     if let Some(worker) = self.workers.get(&pod) {
                         // A worker with a full inbox works: the next measurement asks again.

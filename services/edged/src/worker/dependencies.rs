@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ProbeTotals;
+use super::{Places, ProbeTotals};
 use crate::api::client::EdgeClient;
 use crate::api::event_recorder::EventRecorder;
 use crate::api::pod_reporter::PodReporter;
@@ -91,10 +91,10 @@ pub(crate) struct WorkerDependencies {
     pub(crate) events: EventRecorder,
     pub(crate) metrics: EdgedCounts,
     pub(crate) probes: ProbeTotals,
-    /// One permit for each pod that is being started.
-    pub(crate) adding: Semaphore,
-    /// One permit for each pod that is being stopped or cleaned up.
-    pub(crate) removing: Semaphore,
+    /// A place for each pod that is being started.
+    pub(crate) adding: Places,
+    /// A place for each pod that is being taken down or cleaned up.
+    pub(crate) removing: Places,
     /// One permit for each token that is being requested.
     pub(crate) requesting_tokens: Semaphore,
     pub(crate) cancel: CancellationToken,

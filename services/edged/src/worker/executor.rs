@@ -156,13 +156,13 @@ impl Worker {
         }
         let Some(volumes) = self.placed_volumes() else { return };
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.adding.acquire().await else { return };
+        let place = shared.adding.take().await;
         let (span, began) = (self.span("pod lay out"), Instant::now());
         let writing = async {
             self.shared.store.insert(&self.record).await?;
             self.shared.runtime.write_volumes(&self.record, &volumes).await
         };
-        let written = writing.instrument(span.clone()).await;
+        let written = place.during(writing.instrument(span.clone())).await;
         self.count(RuntimeAction::WriteVolumes, began, &written);
         match written {
             Ok(()) => {
@@ -176,10 +176,10 @@ impl Worker {
 
     async fn open(&mut self, pod: &Pod) -> StepOutcome {
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
+        let place = shared.adding.take().await;
         let (span, began) = (self.span("pod open"), Instant::now());
         let opening = self.shared.runtime.open(&self.record, pod);
-        let opened = opening.instrument(span.clone()).await;
+        let opened = place.during(opening.instrument(span.clone())).await;
         self.count(RuntimeAction::Open, began, &opened);
         match opened {
             Ok(()) => {
@@ -198,9 +198,9 @@ impl Worker {
 
     async fn close(&mut self) -> StepOutcome {
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
+        let place = shared.removing.take().await;
         let began = Instant::now();
-        let closed = self.shared.runtime.close(&self.record.uid).await;
+        let closed = place.during(self.shared.runtime.close(&self.record.uid)).await;
         self.count(RuntimeAction::Close, began, &closed);
         match closed {
             Ok(()) => {
@@ -227,7 +227,7 @@ impl Worker {
         };
         let shared = self.shared.clone();
         let files = self.read_variable_files(pod, container).await;
-        let Ok(permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
+        let place = shared.adding.take().await;
         let launch = match self.launch(pod, container, &files) {
             Ok(launch) => {
                 LaunchSpec { cpus: self.cpus_of(name).await, ..launch.with_devices(devices) }
@@ -247,8 +247,7 @@ impl Worker {
         let span = if is_restart { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
         let starting = self.shared.runtime.start(&self.record, pod, &launch);
-        let result = starting.instrument(span.clone()).await;
-        drop(permit);
+        let result = place.during(starting.instrument(span.clone())).await;
         self.count(RuntimeAction::Start, began, &result);
         follow(&mut self.trace, &span);
         if let Some(images) = &mut self.images {
@@ -299,7 +298,8 @@ impl Worker {
         let signals = self.signals.clone();
         let container = container.name.clone();
         tokio::spawn(async move {
-            let result = hook.run(&target, POST_START_MAX).await.map(drop);
+            let result = hook.run(&target, POST_START_MAX).await;
+            let result = result.map(drop).map_err(|error| error.to_string());
             let signal = Signal::PostStart { container, attempt, result };
             let _ = signals.send(Box::new(signal)).await;
         });
@@ -326,16 +326,16 @@ impl Worker {
         let signals = self.signals.clone();
         let container = name.to_owned();
         tokio::spawn(async move {
-            let result = hook.run(&target, timeout).await.map(drop);
+            let result = hook.run(&target, timeout).await;
+            let result = result.map(drop).map_err(|error| error.to_string());
             let signal = Signal::PreStop { container, attempt, result };
             let _ = signals.send(Box::new(signal)).await;
         });
         StepOutcome::Waiting
     }
 
-    /// Asks the container to end within this time; zero kills it.
+    /// Asks the container to end within this time; zero kills it. That takes no place: a runtime only passes it on.
     async fn stop(&mut self, pod: &Pod, name: &str, fate: Fate, within: Duration) -> StepOutcome {
-        let Ok(_permit) = self.shared.removing.acquire().await else { return StepOutcome::Waiting };
         let runtime = &self.shared.runtime;
         let is_shutdown = self.assignment.shutdown.is_some();
         let is_lost = runtime.features().sandboxes
@@ -399,9 +399,9 @@ impl Worker {
             return waiting;
         }
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
+        let place = shared.removing.take().await;
         let began = Instant::now();
-        let removed = self.shared.runtime.remove(&self.record).await;
+        let removed = place.during(self.shared.runtime.remove(&self.record)).await;
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
@@ -418,7 +418,7 @@ impl Worker {
             return waiting;
         }
         let shared = self.shared.clone();
-        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
+        let place = shared.removing.take().await;
         let (span, began) = (self.span("pod clean up"), Instant::now());
         let removing = async {
             if !self.is_discarded {
@@ -426,7 +426,7 @@ impl Worker {
             }
             Ok(self.shared.store.remove(&self.record.uid).await?)
         };
-        let removed = removing.instrument(span).await;
+        let removed = place.during(removing.instrument(span)).await;
         self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {

@@ -15,7 +15,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::http_get;
 use crate::pod::PodUid;
-use crate::runtime::NodeRuntime;
+use crate::runtime::{NodeRuntime, RuntimeError};
 use headwater_telemetry::error_chain;
 
 /// The container that a hook or probe addresses.
@@ -46,6 +46,23 @@ pub(crate) enum Handler {
     Grpc(GRPCAction),
     /// Waits.
     Sleep(Duration),
+}
+
+/// Why a handler did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HandlerError {
+    /// It failed.
+    #[error("{0}")]
+    Failed(String),
+    /// It did not run: the runtime cannot be reached, or the container does not run. The container may be well.
+    #[error("{0}")]
+    NotRun(String),
+}
+
+impl From<String> for HandlerError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
 }
 
 impl Handler {
@@ -79,16 +96,16 @@ impl Handler {
     /// Runs the handler within `timeout`. Returns a warning, if it succeeds with one.
     ///
     /// # Errors
-    /// Why it did not succeed.
+    /// It failed, or it did not run.
     pub(crate) async fn run(
         &self,
         target: &Target,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, HandlerError> {
         let work = async {
             match self {
                 Self::Exec(command) => exec(target, command, timeout).await?,
-                Self::HttpGet(action) => return http_get::send(target, action).await,
+                Self::HttpGet(action) => return Ok(http_get::send(target, action).await?),
                 Self::TcpSocket(action) => {
                     connect(target, action.host.as_deref(), &action.port).await.map(drop)?;
                 }
@@ -99,20 +116,25 @@ impl Handler {
         };
         tokio::time::timeout(timeout, work)
             .await
-            .unwrap_or_else(|_| Err(format!("no response in {timeout:?}")))
+            .unwrap_or_else(|_| Err(format!("no response in {timeout:?}").into()))
     }
 }
 
-async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), String> {
+async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), HandlerError> {
     let output = target.runtime.run(&target.pod, &target.container, command, timeout).await;
-    let output = output.map_err(|error| error_chain(&error))?;
+    let output = output.map_err(|error| match &error {
+        RuntimeError::Away { .. } | RuntimeError::NotRunning { .. } => {
+            HandlerError::NotRun(error_chain(&error))
+        }
+        _ => HandlerError::Failed(error_chain(&error)),
+    })?;
     match output.code {
         Some(0) => Ok(()),
-        Some(code) => Err(match output.output.trim() {
+        Some(code) => Err(HandlerError::Failed(match output.output.trim() {
             "" => format!("command exited with {code}"),
             text => format!("command exited with {code}: {text}"),
-        }),
-        None => Err(format!("command did not end in {timeout:?}")),
+        })),
+        None => Err(HandlerError::Failed(format!("command did not end in {timeout:?}"))),
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::handler::{Handler, Target};
+use super::handler::{Handler, HandlerError, Target};
 use super::probe_failure::ProbeFailure;
 use super::probe_totals::ProbeCounter;
 use super::signal::{ProbeFinding, ProbeKind, Signal, Signals};
@@ -167,7 +167,15 @@ pub(crate) fn start(
         loop {
             ticks.tick().await;
             // A probe waits most of the time. Its request is boxed, and takes no memory meanwhile.
-            let result = Box::pin(handler.run(&target, timeout)).await;
+            let result = match Box::pin(handler.run(&target, timeout)).await {
+                Ok(warning) => Ok(warning),
+                Err(HandlerError::Failed(why)) => Err(why),
+                // As a kubelet: a runtime that is away says nothing of its containers.
+                Err(HandlerError::NotRun(why)) => {
+                    tracing::debug!(container = target.container, why, "a probe did not run");
+                    continue;
+                }
+            };
             counter.count(result.is_ok());
             let now = Instant::now();
             let may_warn = warned_at.is_none_or(|at| now.duration_since(at) >= ANSWER_INTERVAL);
