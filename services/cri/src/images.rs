@@ -281,7 +281,7 @@ fn failed(name: &str, error: CallError) -> ImageError {
 }
 
 /// The words of a registry that cannot be reached.
-const UNREACHABLE: [&str; 10] = [
+const UNREACHABLE: [&str; 13] = [
     "RegistryUnavailable",
     "connection refused",
     "no such host",
@@ -292,6 +292,10 @@ const UNREACHABLE: [&str; 10] = [
     "connection reset",
     "deadline exceeded",
     "server misbehaving",
+    "Temporary failure in name resolution",
+    "connection timed out",
+    // A connection that broke off.
+    "EOF",
 ];
 
 /// The words of a registry that refuses.
@@ -319,6 +323,14 @@ mod tests {
         let unreachable = "failed to do request: Head \"https://r/v2/\": dial tcp 127.0.0.1:1: \
                            connect: connection refused";
         assert!(matches!(of(unreachable), ImageError::Unreachable { .. }));
+        for broken in [
+            "failed to do request: Head \"https://r/v2/\": dial tcp: lookup r: Temporary failure in name resolution",
+            "failed to do request: Get \"https://r/v2/\": EOF",
+            "failed to copy: httpReadSeeker: failed open: unexpected EOF",
+            "failed to do request: Head \"https://r/v2/\": dial tcp 10.0.0.1:443: connect: connection timed out",
+        ] {
+            assert!(matches!(of(broken), ImageError::Unreachable { .. }), "{broken}");
+        }
         let refused = "failed to authorize: failed to fetch anonymous token: unexpected status: 401 \
                        Unauthorized";
         assert!(matches!(of(refused), ImageError::Refused { .. }));
