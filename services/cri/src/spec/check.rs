@@ -34,7 +34,7 @@ pub fn check(
     machine: &dyn Machine,
     node: &NodeFacts,
 ) -> Result<(), WaitReason> {
-    if let Some(why) = node.forbidden.refusal(pod) {
+    if let Some(why) = node.forbidden.refusal(pod, container) {
         return Err(refused(why));
     }
     let handler = runtime_handler(pod, node)?;
@@ -118,7 +118,7 @@ fn check_devices(pod: &Pod, container: &Container, node: &NodeFacts) -> Result<(
     for (field, name) in named {
         let why = match huge_page_size(&name) {
             Some(size) if node.huge_page_sizes.contains(&size) => continue,
-            Some(_) => "the kernel has no such huge pages",
+            Some(_) => "the kernel has no such huge pages, or does not limit them",
             None if RESOURCES.contains(&name.as_str()) => continue,
             None if node.has_device_plugins && is_extended(&name) => continue,
             None => "the node has no such devices",

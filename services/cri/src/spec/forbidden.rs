@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use headwater_edged::container::volume::{Volume, VolumeContent};
-use headwater_edged::pod::every_container;
-use k8s_openapi::api::core::v1::Pod;
+use headwater_edged::pod::all_containers;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::security::is_privileged;
 use super::spec;
@@ -31,9 +31,9 @@ pub struct Forbidden {
 pub struct UnknownForbidden(String);
 
 impl Forbidden {
-    /// Why the node refuses the pod; `None` if it does not. Sandboxes are privileged if a container is,
-    /// and so the pod as a whole is refused.
-    pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
+    /// Why the node refuses a container of the pod; `None` if it does not. A sandbox is privileged if a container is, and
+    /// so the pod as a whole is refused. An ephemeral container counts for itself: nothing takes it from a pod again.
+    pub(super) fn refusal(&self, pod: &Pod, container: &Container) -> Option<String> {
         let spec = spec(pod);
         let volumes = || spec.volumes.iter().flatten();
         let found = [
@@ -45,7 +45,8 @@ impl Forbidden {
                 "spec.volumes: hostPath",
             ),
             (
-                self.privileged && every_container(pod).any(|container| is_privileged(&container)),
+                self.privileged
+                    && (is_privileged(container) || all_containers(pod).any(is_privileged)),
                 "securityContext.privileged",
             ),
         ];

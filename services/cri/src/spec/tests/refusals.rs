@@ -1,5 +1,7 @@
 //! What the runtime or the machine cannot keep.
 
+use headwater_edged::pod::ephemeral_containers;
+
 use super::*;
 
 #[test]
@@ -174,12 +176,6 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
             "securityContext.privileged",
         ),
         (
-            "privileged",
-            json!({"ephemeralContainers": [{"name": "e", "securityContext": {"privileged": true}}]}),
-            json!({}),
-            "securityContext.privileged",
-        ),
-        (
             "hostPath",
             json!({"volumes": [{"name": "v", "hostPath": {"path": "/etc"}}]}),
             json!({}),
@@ -194,6 +190,17 @@ fn what_the_node_forbids_is_refused_whatever_the_pod_says() {
         assert_eq!(checked(&pod, &strict), Err(format!("{field}: the node forbids it")));
         assert_eq!(checked(&pod, &node()), Ok(()), "{word} is not forbidden");
     }
+}
+
+#[test]
+fn a_forbidden_ephemeral_container_is_refused_without_its_pod() {
+    let strict = NodeFacts { forbidden: "privileged".parse().expect("a word"), ..node() };
+    let debug = json!({"name": "debug", "image": "i", "securityContext": {"privileged": true}});
+    let pod = pod(json!({"ephemeralContainers": [debug]}), json!({}));
+    assert_eq!(checked(&pod, &strict), Ok(()));
+    let debug = ephemeral_containers(&pod).next().expect("a container");
+    let refused = check(&pod, &debug, &FakeMachine::default(), &strict).map_err(message);
+    assert_eq!(refused, Err("securityContext.privileged: the node forbids it".to_owned()));
 }
 
 #[test]
