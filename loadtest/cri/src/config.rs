@@ -1,7 +1,9 @@
-//! The files by which containerd and CNI are set up.
+//! The files by which containerd, CRI-O and CNI are set up.
 
+use std::fs;
 use std::path::Path;
 
+use headwater_daemon::DaemonError;
 use serde_json::json;
 
 use crate::version::ContainerdVersion;
@@ -13,10 +15,32 @@ pub(crate) struct Folders<'a> {
     pub(crate) cni_plugins: &'a Path,
 }
 
+/// The folders of one CRI-O.
+pub(crate) struct CrioFolders<'a> {
+    pub(crate) data: &'a Path,
+    pub(crate) socket: &'a Path,
+    pub(crate) cni_plugins: &'a Path,
+    /// Its own programs.
+    pub(crate) programs: &'a Path,
+    /// What goes with the machine.
+    pub(crate) run_root: &'a str,
+}
+
+/// A policy of signatures that accepts any image.
+pub(crate) const ANY_IMAGE: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
+
+/// Writes a file into a folder, which is made if it is not there.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<(), DaemonError> {
+    fs::create_dir_all(folder).map_err(DaemonError::file(folder))?;
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(DaemonError::file(&path))
+}
+
 /// The configuration of containerd, with `pause` as the image of a pod's first process.
 pub(crate) fn containerd(version: ContainerdVersion, folders: &Folders<'_>, pause: &str) -> String {
-    // A path in a TOML basic string needs the escapes of JSON.
-    let quoted = |path: &Path| json!(path.display().to_string()).to_string();
     let below = |name: &str| quoted(&folders.data.join(name));
     let (root, opt, cni, certs) = (below("root"), below("opt"), below("cni"), below("certs.d"));
     let (socket, plugins) = (quoted(folders.socket), quoted(folders.cni_plugins));
@@ -66,6 +90,44 @@ state = "/run/containerd"
     )
 }
 
+/// The configuration of CRI-O, with `pause` as the image of a pod's first process. What it does not name is CRI-O's default.
+pub(crate) fn crio(folders: &CrioFolders<'_>, pause: &str) -> String {
+    let below = |name: &str| quoted(&folders.data.join(name));
+    let (root, logs, policy, cni) =
+        (below("root"), below("pod-logs"), below("policy.json"), below("cni"));
+    let (socket, plugins) = (quoted(folders.socket), quoted(folders.cni_plugins));
+    let (clean, pinns) = (below("clean.shutdown"), quoted(&folders.programs.join("pinns")));
+    let run_root = folders.run_root;
+    format!(
+        r#"[crio]
+root = {root}
+runroot = "{run_root}"
+storage_driver = "overlay"
+log_dir = {logs}
+clean_shutdown_file = {clean}
+[crio.api]
+listen = {socket}
+[crio.runtime]
+default_runtime = "runc"
+cgroup_manager = "cgroupfs"
+pinns_path = {pinns}
+enable_pod_events = true
+[crio.runtime.runtimes.runc]
+runtime_type = "oci"
+runtime_root = "/run/runc"
+monitor_cgroup = "pod"
+[crio.image]
+pause_image = "{pause}"
+signature_policy = {policy}
+[crio.network]
+network_dir = {cni}
+plugin_dirs = [{plugins}]
+[crio.nri]
+enable_nri = false
+"#
+    )
+}
+
 /// The network of the pods: a bridge with addresses, and ports of the machine.
 pub(crate) fn network() -> String {
     let network = json!({
@@ -88,6 +150,11 @@ pub(crate) fn network() -> String {
         ],
     });
     format!("{network:#}\n")
+}
+
+/// A path in a TOML basic string, which needs the escapes of JSON.
+fn quoted(path: &Path) -> String {
+    json!(path.display().to_string()).to_string()
 }
 
 #[cfg(test)]

@@ -101,11 +101,11 @@ impl Containerd {
             return Err(LabError::Hidden { folder: data.to_owned() });
         }
         let socket = data.join("containerd.sock");
-        check_length(&socket)?;
+        check_socket(&socket)?;
         let lock = lock(data)?;
-        write(&data.join("cni"), "10-headwater.conflist", &config::network())?;
+        config::write(&data.join("cni"), "10-headwater.conflist", &config::network())?;
         let folders = Folders { data, socket: &socket, cni_plugins };
-        write(data, "config.toml", &config::containerd(version, &folders, PAUSE_IMAGE))?;
+        config::write(data, "config.toml", &config::containerd(version, &folders, PAUSE_IMAGE))?;
         let cgroups = Cgroup::claim();
         let machine = Machine::start(data, path.clone())?;
         let server = server(&machine, data);
@@ -173,7 +173,7 @@ impl Containerd {
     /// containerd does not take them.
     pub fn import(&self, images: &[Image]) -> Result<(), LabError> {
         for image in images {
-            let file = self.write_image(image)?;
+            let file = image.write_into(&self.images())?;
             let task = format!("importing the image {}", image.name());
             let mut import = self.ctr();
             run(&task, import.args(["images", "import"]).arg(&file))?;
@@ -200,7 +200,7 @@ impl Containerd {
         image: &Image,
         repository: &str,
     ) -> Result<String, LabError> {
-        let file = self.write_image(image)?;
+        let file = image.write_into(&self.images())?;
         registry.push(&self.machine, &file, repository)
     }
 
@@ -225,15 +225,13 @@ impl Containerd {
         let text = format!(
             "server = \"{url}\"\n[host.\"{url}\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
         );
-        write(&self.folder.path().join("certs.d").join(host), "hosts.toml", &text)
+        let folder = self.folder.path().join("certs.d").join(host);
+        Ok(config::write(&folder, "hosts.toml", &text)?)
     }
 
-    fn write_image(&self, image: &Image) -> Result<PathBuf, LabError> {
-        let folder = self.folder.path().join("images");
-        fs::create_dir_all(&folder).map_err(DaemonError::file(&folder))?;
-        let file = folder.join(image.name().replace(['/', ':'], "-")).with_extension("tar");
-        image.write(&file)?;
-        Ok(file)
+    /// The folder of the images' archives.
+    fn images(&self) -> PathBuf {
+        self.folder.path().join("images")
     }
 
     /// Waits until CRI lists the image: it learns of an import by an event.
@@ -287,7 +285,11 @@ fn server(machine: &Machine, data: &Path) -> Server {
     Server::new("containerd", command, log.clone(), LogLine::new(log, STARTED))
 }
 
-fn check_length(socket: &Path) -> Result<(), LabError> {
+/// Checks whether the kernel takes the path of a runtime's socket.
+///
+/// # Errors
+/// It is too long.
+pub(crate) fn check_socket(socket: &Path) -> Result<(), LabError> {
     let bytes = socket.as_os_str().len();
     let bytes_max = SOCKET_PATH_BYTES_MAX - SECOND_SOCKET.len();
     if bytes <= bytes_max {
@@ -304,10 +306,4 @@ fn lock(data: &Path) -> Result<File, LabError> {
         Err(TryLockError::WouldBlock) => Err(LabError::InUse { folder: data.to_owned() }),
         Err(TryLockError::Error(error)) => Err(DaemonError::file(&path)(error).into()),
     }
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), LabError> {
-    fs::create_dir_all(folder).map_err(DaemonError::file(folder))?;
-    let path = folder.join(name);
-    Ok(fs::write(&path, text).map_err(DaemonError::file(&path))?)
 }

@@ -1,7 +1,7 @@
 //! Images made by hand: an OCI layout in one tar, with one layer.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headwater_daemon::{DaemonError, find_program, run, search_path};
@@ -163,6 +163,17 @@ impl Image {
     pub fn write(&self, file: &Path) -> Result<(), LabError> {
         let archive = self.archive().map_err(DaemonError::file(file))?;
         Ok(fs::write(file, archive).map_err(DaemonError::file(file))?)
+    }
+
+    /// Writes the image into a folder, which is made if it is not there, and returns the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write_into(&self, folder: &Path) -> Result<PathBuf, LabError> {
+        fs::create_dir_all(folder).map_err(DaemonError::file(folder))?;
+        let file = folder.join(self.name.replace(['/', ':'], "-")).with_extension("tar");
+        self.write(&file)?;
+        Ok(file)
     }
 
     /// What a registry serves of the image.

@@ -1,4 +1,4 @@
-//! A real containerd, with namespaces and images of its own: for tests and for development.
+//! A real containerd, or CRI-O, with namespaces and images of its own: for tests and for development.
 //!
 //! containerd and runc are those that are installed; with the variable `HEADWATER_CONTAINERD=2`, containerd is
 //! version 2, built from Go modules. The user must be root. Each containerd has its
@@ -21,10 +21,11 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `containerd` | containerd on its data, its images, its end |
+//! | `crio` | CRI-O likewise, and its build |
 //! | `machine` | the namespaces and the servers in them |
 //! | `registry` | a registry with users, and the pushing of images |
 //! | `image` | images made by hand |
-//! | `config` | the files by which containerd and its network are set up |
+//! | `config` | the files by which containerd, CRI-O and their network are set up |
 //! | `cgroups` | the control groups, and their removal |
 //! | `program` | the programs that must be installed |
 //! | `version` | which containerd is run, and the build of version 2 |
@@ -36,6 +37,7 @@
 mod cgroups;
 mod config;
 mod containerd;
+mod crio;
 mod driver;
 mod error;
 mod image;
@@ -48,6 +50,7 @@ mod version;
 
 pub use cgroups::Cgroup;
 pub use containerd::{Containerd, ContainerdSettings};
+pub use crio::Crio;
 pub use driver::{
     Driver, DriverFault, DriverSettings, VOLUME_BYTES, VOLUME_BYTES_USED, VOLUME_FILE,
 };

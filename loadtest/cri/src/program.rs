@@ -22,6 +22,16 @@ pub(crate) const CONTAINERD: [(&str, &str); 11] = [
     ("unshare", "util-linux"),
 ];
 
+/// The programs that CRI-O uses, besides those of its namespaces, each with its package.
+pub(crate) const CRIO: [(&str, &str); 6] = [
+    ("conmon", "conmon"),
+    ("runc", "runc"),
+    ("skopeo", "skopeo"),
+    ("busybox", "busybox-static"),
+    ("gcc", "gcc"),
+    ("unshare", "util-linux"),
+];
+
 /// The programs of a registry.
 pub(crate) const REGISTRY: [(&str, &str); 3] =
     [("docker-registry", "docker-registry"), ("htpasswd", "apache2-utils"), ("skopeo", "skopeo")];

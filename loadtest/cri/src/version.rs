@@ -70,6 +70,7 @@ fn programs() -> GoPrograms {
         name: format!("containerd {version}"),
         files,
         more: &[],
+        tags: "",
         linker_flags: format!("-s -w -X {VERSION_PACKAGE}.Version={version}"),
         packages: PACKAGES,
         took: "2 min on two cores",

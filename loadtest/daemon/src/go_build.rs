@@ -69,6 +69,7 @@ impl GoBuild<'_> {
         self.programs.write(&source)?;
         let mut command = Command::new(self.go);
         command.current_dir(source).args(["build", "-v", "-trimpath", "-buildvcs=false"]);
+        command.arg("-tags").arg(self.programs.tags);
         command.arg("-ldflags").arg(&self.programs.linker_flags).arg("-o").arg(output);
         // The packages of the module, and the programs of others that its file names.
         command.args(["./...", "tool"]).args(self.programs.more);

@@ -21,6 +21,8 @@ pub struct GoPrograms {
     pub files: Vec<(&'static str, &'static str)>,
     /// Programs of modules that it requires, which are built too, beside those that its file names as tools.
     pub more: &'static [&'static str],
+    /// Build tags, with commas between them.
+    pub tags: &'static str,
     /// The flags of the linker.
     pub linker_flags: String,
     /// The packages that are compiled. The count is for display alone.
@@ -79,7 +81,8 @@ impl GoPrograms {
         let mut hash = blake3::Hasher::new();
         let texts = self.files.iter().flat_map(|(name, text)| [*name, *text]);
         let more = self.more.iter().copied();
-        for text in texts.chain([self.linker_flags.as_str(), go]).chain(more) {
+        let tags = Some(self.tags).filter(|tags| !tags.is_empty());
+        for text in texts.chain([self.linker_flags.as_str(), go]).chain(more).chain(tags) {
             // With its length, so that no text continues in the next one.
             hash.update(&text.len().to_le_bytes()).update(text.as_bytes());
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::place::Place;
 
 /// The commands with a long form, in the order of their report.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 14] = [
     "survive crash",
     "survive power",
     "survive kafka",
@@ -16,6 +16,7 @@ pub(crate) const ALL: [&str; 13] = [
     "survive conformance",
     "survive node-conformance",
     "survive containerd-2",
+    "survive cri-o",
     "survive cgroup-v2",
     "survive gateway",
     "survive kubelet",

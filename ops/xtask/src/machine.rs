@@ -33,7 +33,7 @@ struct Need {
     apk: &'static str,
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     Need {
         work: Work::Build,
         what: "a C++ compiler",
@@ -123,6 +123,15 @@ const NEEDS: [Need; 21] = [
         apt: "runc",
         dnf: "runc",
         apk: "runc",
+    },
+    Need {
+        work: Work::Test,
+        what: "conmon",
+        why: "CRI-O watches containers with it",
+        is_there: || is_installed("conmon"),
+        apt: "conmon",
+        dnf: "conmon",
+        apk: "conmon",
     },
     Need {
         work: Work::Test,

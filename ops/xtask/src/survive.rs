@@ -9,7 +9,7 @@ use crate::step::{self, Failure};
 use crate::{long_form, suite};
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2|cgroup-v2|gateway|kubelet...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conformance|containerd-2|cri-o|cgroup-v2|gateway|kubelet...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that loses what was not synced
@@ -25,6 +25,7 @@ cargo xtask survive [crash|power|kafka|containers|sim|conformance|node-conforman
   containerd-2
               the tests of containers on containerd 2, which is built once on a machine from Go
               modules; it has no rounds
+  cri-o       pods on CRI-O, which is built once on a machine from Go modules; it has no rounds
   cgroup-v2   the tests of the control groups of pods in an emulated machine, whose kernel has version 2
               of them; it has no rounds
   gateway     an emulated machine with systemd, the units of `ops/deploy` and containerd: pods run in
@@ -64,7 +65,7 @@ enum Emulator {
     Around,
 }
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     Test {
         name: "crash",
         targets: &["crash"],
@@ -135,6 +136,15 @@ const TESTS: [Test; 11] = [
         rounds: None,
         seed: None,
         variables: &[("HEADWATER_CONTAINERD", "2"), ("CI", "true")],
+        emulator: Emulator::Unused,
+    },
+    Test {
+        name: "cri-o",
+        targets: &["pods"],
+        tests: &["crio::"],
+        rounds: None,
+        seed: None,
+        variables: &[("HEADWATER_CRIO", "1"), ("CI", "true")],
         emulator: Emulator::Unused,
     },
     Test {

@@ -1,10 +1,11 @@
-//! The whole pod worker on a container runtime: a real containerd, and the twin with its faults.
+//! The whole pod worker on a container runtime: a real containerd, CRI-O, and the twin with its faults.
 
 mod bench;
 mod cgroups;
 mod classes;
 mod collection;
 mod cpus;
+mod crio;
 mod csi;
 mod deletion;
 mod devices;

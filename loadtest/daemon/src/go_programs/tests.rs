@@ -23,6 +23,7 @@ fn programs(module: &'static str, main: &'static str) -> GoPrograms {
         name: "a program".to_owned(),
         files: vec![("go.mod", module), ("main.go", main)],
         more: &[],
+        tags: "",
         linker_flags: "-s -w".to_owned(),
         packages: 1,
         took: "a second",
