@@ -362,9 +362,19 @@ pub enum ManifestError {
     #[error(
         "{folder} lies on another device than before, as when something is mounted over it or \
          unmounted: nothing was changed. It is followed again when the former one is back. If this \
-         one is meant, restart, or start with --allow-empty"
+         one is meant, start with --allow-empty"
     )]
     OtherDevice {
+        /// The folder.
+        folder: String,
+    },
+    /// The folder was a mount in an earlier run and is none now, and files of that run are not in it.
+    #[error(
+        "{folder} was a mount when its manifests were published and is none now: nothing is \
+         changed. It is followed when it is mounted again. If what lies there now is meant, start \
+         with --allow-empty"
+    )]
+    Unmounted {
         /// The folder.
         folder: String,
     },
@@ -376,6 +386,7 @@ impl From<ManifestError> for SourceError {
             ManifestError::Folder { .. } => "folder",
             ManifestError::Emptied { .. } => "emptied",
             ManifestError::OtherDevice { .. } => "other_device",
+            ManifestError::Unmounted { .. } => "unmounted",
         };
         Self::new(reason, error)
     }

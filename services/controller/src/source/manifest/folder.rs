@@ -187,7 +187,7 @@ impl Folder {
         let Surroundings { nodes, published, .. } = *around;
         self.refuse_what_looks_like_an_accident(&scan, published)?;
         self.device = Some(scan.device);
-        self.hide_missing_mounts(&mut scan, published);
+        self.hide_missing_mounts(&mut scan);
         let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
         self.skipped = scan.skipped;
         let is_due = !self.waiting.is_empty()
@@ -263,12 +263,23 @@ impl Folder {
     }
 
     fn refuse_what_looks_like_an_accident(
-        &self,
+        &mut self,
         scan: &Scan,
         published: &dyn PublishedObjects,
     ) -> Result<(), ManifestError> {
+        if self.is_first_look {
+            self.mounts = Mounts::published(published);
+        }
         if self.allow_empty {
             return Ok(());
+        }
+        // A folder that has every file is the same one in another place.
+        let has_all = || {
+            let mut paths = published_manifests(published).map(|(path, _)| path);
+            paths.all(|path| scan.files.contains_key(Path::new(&path)))
+        };
+        if self.is_first_look && self.mounts.lack_root(scan) && !has_all() {
+            return Err(ManifestError::Unmounted { folder: self.name.clone() });
         }
         if self.device.is_some_and(|device| device != scan.device) {
             return Err(ManifestError::OtherDevice { folder: self.name.clone() });
@@ -284,11 +295,10 @@ impl Folder {
     }
 
     /// Lets the manifests of mounts that are gone be hidden, whatever lies in their place.
-    fn hide_missing_mounts(&mut self, scan: &mut Scan, published: &dyn PublishedObjects) {
-        if self.is_first_look {
-            self.mounts = Mounts::published(published);
-        }
-        let missing = if self.allow_empty { Vec::new() } else { self.mounts.missing(scan) };
+    fn hide_missing_mounts(&mut self, scan: &mut Scan) {
+        let mut missing = if self.allow_empty { Vec::new() } else { self.mounts.missing(scan) };
+        // The folder itself was looked at: see `ManifestError::Unmounted`.
+        missing.retain(|mount| mount != Path::new(""));
         scan.files.retain(|path, _| missing.iter().all(|mount| !path.starts_with(mount)));
         scan.skipped.extend(missing.iter().map(|mount| Notice {
             file: Some(mount.clone()),
@@ -568,6 +578,7 @@ fn ingredients(described: &DescribedObject, mount: Option<&Path>) -> blake3::Has
     hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
     // Neither a name nor a path has a zero byte.
     hasher.update(&[0]);
+    hasher.update(&[u8::from(mount.is_some())]);
     hasher.update(mount.map_or(&[][..], |mount| mount.as_os_str().as_encoded_bytes()));
     hasher.finalize()
 }

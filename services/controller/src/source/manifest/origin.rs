@@ -10,8 +10,9 @@ use super::workload::{JOB_FAILED_ANNOTATION, TEMPLATE_ANNOTATION, WORKLOAD_ANNOT
 /// The annotation: the path of the file, relative to the folder.
 pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
 
-/// The annotation of an object whose manifest lies in a mount inside the folder: the path of the
-/// mount, relative to the folder. After a restart the source knows by it that a mount is missing.
+/// The annotation of an object whose manifest lies in a mount: the path of the mount, relative to the
+/// folder, which is empty where the folder itself is one. After a restart the source knows by it that a
+/// mount is missing.
 pub(crate) const MOUNT_ANNOTATION: &str = "headwater/manifest-mount";
 
 /// Whether a manifest describes `object`.

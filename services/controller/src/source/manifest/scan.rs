@@ -49,7 +49,7 @@ pub struct Scan {
     pub device: u64,
     /// The text of each manifest, by its path in the folder, or why it cannot be read.
     pub files: BTreeMap<PathBuf, Result<String, String>>,
-    /// Folders on another device than the folder that they lie in, and their device.
+    /// Folders on another device than the folder that they lie in, and their device. The folder itself has an empty path.
     pub mounts: BTreeMap<PathBuf, u64>,
     /// Folders that cannot be looked into just now; what was found in them is not gone. A path whose
     /// type cannot be found out counts as one.
@@ -77,6 +77,9 @@ pub fn scan(folder: &Path, limits: &ScanLimits) -> io::Result<Scan> {
         entered: BTreeSet::new(),
         total_bytes: 0,
     };
+    if fs::metadata(folder.join("..")).is_ok_and(|above| above.dev() != metadata.dev()) {
+        walk.scan.mounts.insert(PathBuf::new(), metadata.dev());
+    }
     walk.enter(Path::new(""), &metadata, 0)?;
     Ok(walk.scan)
 }

@@ -1,4 +1,4 @@
-//! The mounts inside the folder, and those that are gone.
+//! The mounts inside the folder, and those that are gone. The folder may be a mount itself: its path is empty.
 //!
 //! A mount that goes leaves an empty folder, or none: its manifests are hidden, not deleted. An
 //! object of a manifest in a mount carries the mount's path in an annotation, so that a restart
@@ -50,6 +50,12 @@ impl Mounts {
             Some(now) => **device != Device::Number(*now) && !has_manifests(scan, path),
         };
         self.0.iter().filter(is_missing).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Whether the folder itself was a mount in an earlier run and is none in a scan.
+    pub(super) fn lack_root(&self, scan: &Scan) -> bool {
+        let root = Path::new("");
+        self.0.contains_key(root) && !scan.mounts.contains_key(root)
     }
 
     /// Takes the mounts of a scan. The `hidden` ones stay as they were.

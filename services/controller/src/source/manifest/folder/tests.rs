@@ -524,6 +524,33 @@ fn a_restart_before_a_folder_that_cannot_be_entered_keeps_what_was_published_fro
 }
 
 #[test]
+fn a_folder_that_was_a_mount_and_is_none_after_a_restart_changes_nothing() {
+    let mut story = Story::new();
+    story.mounts.insert(PathBuf::new(), 7);
+    story.write("c.yaml", config_map("c", "1"));
+    story.update();
+    story.restart();
+    // The mount comes late: what lies below it is there meanwhile.
+    story.mounts.clear();
+    story.delete("c.yaml");
+    story.write("example.yaml", config_map("example", "1"));
+    for _ in 0..2 {
+        assert!(matches!(story.try_update(), Err(ManifestError::Unmounted { .. })));
+    }
+    story.device = 8;
+    story.mounts.insert(PathBuf::new(), 8);
+    story.delete("example.yaml");
+    story.write("c.yaml", config_map("c", "2"));
+    assert_eq!(story.update().events, ["init", "+default/configmap/c u1", "done"]);
+    // The same files in another place.
+    story.restart();
+    story.mounts.clear();
+    story.update();
+    let annotations = &story.object("default/configmap/c")["metadata"]["annotations"];
+    assert_eq!(annotations[MOUNT_ANNOTATION], Value::Null);
+}
+
+#[test]
 fn a_mount_that_goes_is_no_removal_neither_in_a_run_nor_over_a_restart() {
     let mut story = Story::new();
     story.write("usb/c.yaml", config_map("c", "1"));
