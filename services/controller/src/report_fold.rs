@@ -14,8 +14,10 @@
 //! | `termination_removal` | removing those of pods that are gone |
 //! | `events` | Events that the log has, and their removal |
 //! | `departed_nodes` | forgetting nodes that are gone for long |
+//! | `differences` | nodes whose own reports do not add up |
 
 mod departed_nodes;
+mod differences;
 mod events;
 mod key_repair;
 mod record;
@@ -211,6 +213,8 @@ impl ReportFold {
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
+                // The fold has missed nothing meanwhile.
+                self.note_differing(&differing)?;
                 for node in differing {
                     self.snapshot_requests.add(node);
                 }
@@ -220,13 +224,15 @@ impl ReportFold {
 
     /// At the end of the log, asks each node whose statuses do not match for a snapshot, and notes which
     /// nodes have programs that read the shared stream. A picture that continued an earlier fold is
-    /// folded anew first.
+    /// folded anew first, unless the nodes alone are the cause.
     fn check_nodes(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
-        for node in statuses.differing() {
-            if is_resumed {
-                return Err(FoldError::Differs);
-            }
-            self.snapshot_requests.add(node.clone());
+        let differing: Vec<NodeName> = statuses.differing().cloned().collect();
+        if is_resumed && !self.differ_by_themselves(&differing)? {
+            return Err(FoldError::Differs);
+        }
+        self.replace_differing(&differing)?;
+        for node in differing {
+            self.snapshot_requests.add(node);
         }
         let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
         for (node, Json(progress)) in known? {

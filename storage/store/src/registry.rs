@@ -98,6 +98,8 @@ pub enum TableId {
     NodeRegistrations = 0x65,
     /// Per node: its last position that the upstream log had, without its streams.
     NodeContacts = 0x66,
+    /// Nodes whose own reports do not add up.
+    NodeDifferences = 0x67,
 }
 
 /// The end, exclusive, of the tables that a wipe of the fold deletes. Tables from this byte on
@@ -154,6 +156,7 @@ impl TableId {
         Self::IdentityCursors,
         Self::NodeRegistrations,
         Self::NodeContacts,
+        Self::NodeDifferences,
     ];
 
     /// Returns the first byte of each key of the table.
@@ -222,6 +225,7 @@ mod tests {
                 "64 IdentityCursors",
                 "65 NodeRegistrations",
                 "66 NodeContacts",
+                "67 NodeDifferences",
             ]
         );
     }

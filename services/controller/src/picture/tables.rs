@@ -28,6 +28,11 @@ pub(crate) const EARLIER_TERMINATIONS: Table<ResourceKey, String, Folded> =
 /// the fold.
 pub(crate) const NODE_REGISTRATIONS: Table<NodeName, Json<EdgeStart>, Free> =
     Table::new(TableId::NodeRegistrations);
+
+/// Nodes whose own reports do not add up, see `report_fold::differences`. Not folded: a fold from the start replaces it
+/// when it has caught up.
+pub(crate) const NODE_DIFFERENCES: Table<NodeName, (), Free> = Table::new(TableId::NodeDifferences);
+
 /// Per Event: what its node reported of it. The first node that reports an Event of a name has the name.
 pub(crate) const EVENTS: Table<ResourceKey, Json<EventReport>, Folded> =
     Table::new(TableId::NodeEvents);
