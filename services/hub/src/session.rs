@@ -229,6 +229,9 @@ impl SessionTask {
             self.position.moved();
         } else if !self.reports.has_room() {
             inputs.push_front(HubInput::Unread);
+            // The edge is not silent: its messages wait here. The pings of HTTP/2 end a connection whose edge is gone.
+            self.position.contact((self.hub.wall_clock)());
+            self.position.moved();
         }
         while let Some(input) = inputs.pop_front() {
             let (outputs, wants_transfer) = {

@@ -1,5 +1,5 @@
 //! Appends the positions of nodes to the upstream log, apart from their reports: one task, and one
-//! append for the positions of many nodes.
+//! append for the positions of many nodes. A partition without a leader delays no other.
 //!
 //! Only the newest position of a node counts, so a position that still waits is replaced by the next
 //! one. A log that is away costs no more than one position of each node.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use headwater_event::{NodeName, NodeProgress, Partition, ReportKey};
-use headwater_log::{Append, AppendError, Description, Log, Record};
+use headwater_log::{Append, AppendError, Description, Log, Record, is_of_positions};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -37,10 +37,16 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(2);
 /// A handle on the task that appends positions. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PositionAppender {
-    waiting: Arc<WaitingPositions>,
+    queues: Arc<PositionQueues>,
 }
 
-/// The positions that are not in the log yet.
+/// The positions that are not in the log yet, by partition.
+struct PositionQueues {
+    described: Description,
+    of: BTreeMap<Partition, WaitingPositions>,
+}
+
+/// The positions of a partition that are not in the log yet.
 #[derive(Default)]
 struct WaitingPositions {
     /// Bounded by the nodes that the hub knows.
@@ -57,16 +63,22 @@ impl PositionAppender {
         metrics: &HubMetrics,
         stop: &CancellationToken,
     ) -> (Self, JoinHandle<()>) {
-        let waiting = Arc::<WaitingPositions>::default();
+        let all = described.all_partitions().collect::<Vec<_>>();
+        let apart = all.iter().any(|partition| is_of_positions(*partition));
+        let own = all.into_iter().filter(|partition| !apart || is_of_positions(*partition));
+        let of = own.map(|partition| (partition, WaitingPositions::default())).collect();
+        let queues = Arc::new(PositionQueues { described, of });
         let (metrics, stop) = (metrics.upstream.clone(), stop.clone());
-        let task = AppenderTask { log, described, waiting: waiting.clone(), metrics };
-        (Self { waiting }, tokio::spawn(task.run(stop)))
+        let task = AppenderTask { log, queues: queues.clone(), metrics };
+        (Self { queues }, tokio::spawn(task.run(stop)))
     }
 
     /// Appends the position of `node` soon, unless a later one replaces it before.
     pub(crate) fn append(&self, node: &NodeName, position: NodeProgress) {
-        self.waiting.lock().insert(node.clone(), position);
-        self.waiting.added.notify_one();
+        let PositionQueues { described, of } = &*self.queues;
+        let Some(waiting) = of.get(&described.position_partition(node)) else { return };
+        waiting.lock().insert(node.clone(), position);
+        waiting.added.notify_one();
     }
 }
 
@@ -95,64 +107,71 @@ impl WaitingPositions {
 /// The task that appends positions.
 struct AppenderTask {
     log: Arc<dyn Log>,
-    described: Description,
-    waiting: Arc<WaitingPositions>,
+    queues: Arc<PositionQueues>,
     metrics: UpstreamMetrics,
 }
 
 impl AppenderTask {
     async fn run(self, stop: CancellationToken) {
-        let appending = async {
-            loop {
-                // The positions of before the stop are appended after it.
-                let is_last = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => true,
-                    () = self.waiting.added.notified() => false,
-                };
-                self.append_all().await;
-                if is_last {
-                    return;
-                }
-            }
-        };
+        let queues = self.queues.of.iter();
+        let appending =
+            join_all(queues.map(|(partition, waiting)| self.serve(*partition, waiting, &stop)));
         let too_long = async {
             stop.cancelled().await;
             sleep(DRAIN_WITHIN).await;
         };
         tokio::select! {
             biased;
-            () = appending => {}
+            _ = appending => {}
             () = too_long => tracing::warn!("the hub stops before all positions are in the log"),
         }
     }
 
-    /// Appends until no position waits.
-    async fn append_all(&self) {
-        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+    /// Appends the positions of a partition until `stop`.
+    async fn serve(
+        &self,
+        partition: Partition,
+        waiting: &WaitingPositions,
+        stop: &CancellationToken,
+    ) {
         loop {
-            // Partitions fail by themselves: one without a leader delays no other.
-            let mut groups: BTreeMap<Partition, Vec<_>> = BTreeMap::new();
-            for taken in self.waiting.take() {
-                let partition = self.described.position_partition(&taken.0);
-                groups.entry(partition).or_default().push(taken);
-            }
-            if groups.is_empty() {
+            // The positions of before the stop are appended after it.
+            let is_last = tokio::select! {
+                biased;
+                () = stop.cancelled() => true,
+                () = waiting.added.notified() => false,
+            };
+            self.append_all(partition, waiting).await;
+            if is_last {
                 return;
-            }
-            let appending =
-                groups.into_iter().map(|(partition, taken)| self.append(partition, taken));
-            if join_all(appending).await.into_iter().all(|is_appended| is_appended) {
-                backoff.reset();
-            } else {
-                backoff.wait().await;
             }
         }
     }
 
-    /// Appends positions to a partition. Returns whether none of them must be appended again; the
-    /// others wait then.
-    async fn append(&self, partition: Partition, taken: Vec<(NodeName, NodeProgress)>) -> bool {
+    /// Appends until no position of the partition waits.
+    async fn append_all(&self, partition: Partition, waiting: &WaitingPositions) {
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        loop {
+            let taken = waiting.take();
+            if taken.is_empty() {
+                return;
+            }
+            match self.append(partition, taken).await {
+                None => backoff.reset(),
+                Some(left) => {
+                    waiting.put_back(left);
+                    backoff.wait().await;
+                }
+            }
+        }
+    }
+
+    /// Appends positions to a partition. Returns those that must be appended again, if any.
+    async fn append(
+        &self,
+        partition: Partition,
+        taken: Vec<(NodeName, NodeProgress)>,
+    ) -> Option<Vec<(NodeName, NodeProgress)>> {
         let appends: Vec<Append> = taken
             .iter()
             .filter_map(|(node, position)| record(node, position))
@@ -161,16 +180,15 @@ impl AppenderTask {
         let count = appends.len();
         let Err(error) = self.log.append(appends).await else {
             (0..count).for_each(|_| self.metrics.appended(RecordKind::Position));
-            return true;
+            return None;
         };
         self.metrics.failed(&error);
         if let AppendError::Rejected { .. } = error {
             tracing::error!(%partition, %error, "the log rejects positions of nodes; the hub leaves them out");
-            return true;
+            return None;
         }
         tracing::warn!(%partition, %error, "the hub cannot append positions; it will try again");
-        self.waiting.put_back(taken);
-        false
+        Some(taken)
     }
 }
 
@@ -187,7 +205,9 @@ fn record(node: &NodeName, position: &NodeProgress) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use headwater_event::{Boot, Incarnation};
-    use headwater_log::{AppendFault, CatchUpTarget, MemoryLog, MemorySettings, start_cursors};
+    use headwater_log::{
+        AppendFault, CatchUpTarget, MemoryLog, MemorySettings, PartitionFault, start_cursors,
+    };
     use prometheus::Registry;
 
     use super::*;
@@ -258,6 +278,34 @@ mod tests {
         stop.cancel();
         task.await.expect("it ends");
         assert_eq!(appended(&log).await.last(), Some(&("b".to_owned(), 3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_without_a_leader_delays_no_other() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        let described = log.describe().await.expect("there");
+        let in_partition = |number| {
+            let names = (0..).map(|n| node(&format!("n{n}")));
+            let mut of = names.filter(|it| described.position_partition(it) == Partition(number));
+            of.next().expect("a name")
+        };
+        let (stalled, healthy) = (in_partition(0), in_partition(1));
+        let stop = CancellationToken::new();
+        let (appender, task) = start(&log, &stop).await;
+        log.set_partition_fault(Partition(0), Some(PartitionFault::Hangs));
+        appender.append(&stalled, position(1));
+        for contact_ms in 1..=3 {
+            appender.append(&healthy, position(contact_ms));
+            let expected = Some((healthy.to_string(), contact_ms));
+            let mut turns = 0..10_000;
+            while appended(&log).await.last() != expected.as_ref() {
+                assert!(turns.next().is_some(), "position {contact_ms} is not appended");
+                tokio::task::yield_now().await;
+            }
+        }
+        log.set_partition_fault(Partition(0), None);
+        stop.cancel();
+        task.await.expect("it ends");
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,6 +54,11 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
         stalled.receive_until("a push and a heartbeat", came).await;
     }
     assert!(stalled.end.is_none());
+    let node = stalled.node().clone();
+    let contact_ms = || hub.hub.sessions.position(&node).expect("a position").contact_ms;
+    let before = contact_ms();
+    cloud.logs().0.advance_clock(1_000);
+    until_true("a later contact", async || contact_ms() > before).await;
     cloud.upstream.set_partition_fault(Partition(0), None);
     stalled.receive_until("its answers", |edge| edge.unacknowledged() == 0).await;
     assert_eq!(cloud.reports(stalled.node()).await.len(), 60);
