@@ -66,6 +66,8 @@ pub(crate) struct ClusterObjects<U> {
     uses: U,
     kinds: BTreeMap<Kind, KindObjects>,
     fetches: Fetches,
+    /// The requests that were refused and that nothing else repeats: the pods and attachments of nodes.
+    refused: BTreeSet<Fetch>,
     /// What the objects sent so far name; `None` once the first list is complete.
     named: Option<NamedObjects>,
     /// The objects that cannot be carried, and why.
@@ -97,6 +99,7 @@ impl<U: Uses> ClusterObjects<U> {
             uses,
             kinds: BTreeMap::new(),
             fetches: Fetches::default(),
+            refused: BTreeSet::new(),
             named: Some(NamedObjects::default()),
             unfit: BTreeMap::new(),
             awaits_delivery: false,
@@ -137,7 +140,12 @@ impl<U: Uses> ClusterObjects<U> {
         let objects = match answer {
             FetchAnswer::Objects(objects) => objects,
             // The state of the kind names the reason.
-            FetchAnswer::Refused => Vec::new(),
+            FetchAnswer::Refused => {
+                if !matches!(fetch, Fetch::Object(..)) {
+                    self.refused.insert(fetch.clone());
+                }
+                Vec::new()
+            }
         };
         if let Fetch::Object(_, key) = fetch
             && objects.is_empty()
@@ -232,9 +240,19 @@ impl<U: Uses> ClusterObjects<U> {
         }
     }
 
-    /// Asks again for objects that did not exist or could not be read when they were requested.
+    /// Asks again for objects that did not exist or could not be read when they were requested. An open watch is not
+    /// authorized again: what a node had before its watch spoke of it comes by a request alone.
     pub(crate) fn forget_absent(&mut self) {
         self.fetches.retain_absent(&BTreeSet::new());
+        for fetch in std::mem::take(&mut self.refused) {
+            let is_needed = match &fetch {
+                Fetch::PodsOf(node) => self.is_edge(node),
+                Fetch::Attachments | Fetch::Object(..) => true,
+            };
+            if is_needed {
+                self.fetches.add(fetch);
+            }
+        }
     }
 
     /// Forgets which versions are newer than others: the history of the API went back, and everything is

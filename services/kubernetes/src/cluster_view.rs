@@ -80,12 +80,16 @@ impl ClusterView {
         self.0.changed.notify_one();
     }
 
-    /// Applies the object with which the API answered a request to write it.
-    pub(crate) fn answered(&self, kind: Kind, object: &RawObject) {
+    /// Applies the object with which the API answered a request to write it. Of a Node that is not here it counts only if
+    /// the request has made it (`is_new`): the watch may have removed it since the request was sent.
+    pub(crate) fn answered(&self, kind: Kind, object: &RawObject, is_new: bool) {
+        let mut objects = self.lock();
         match kind {
-            Kind::Node => self.lock().apply_node(object),
-            _ => self.lock().apply_pod(object),
+            Kind::Node if is_new || objects.has_node(object) => objects.apply_node(object),
+            Kind::Node => {}
+            _ => objects.apply_pod(object),
         }
+        drop(objects);
         self.0.changed.notify_one();
     }
 
@@ -200,6 +204,10 @@ impl ViewObjects {
             .map(|(pod, _)| pod.clone())
             .collect();
         gone.iter().for_each(|pod| self.remove_pod(pod));
+    }
+
+    fn has_node(&self, raw: &RawObject) -> bool {
+        raw.name().parse::<NodeName>().is_ok_and(|node| self.nodes.contains_key(&node))
     }
 
     fn apply_node(&mut self, raw: &RawObject) {
@@ -329,12 +337,24 @@ mod tests {
     fn an_event_that_is_older_than_an_answer_is_dropped() {
         let view = ClusterView::default();
         view.step(Kind::Node, &Step::Apply(node("gw")));
-        view.answered(Kind::Pod, &pod("a", "gw", "u1", 9, "Running"));
+        view.answered(Kind::Pod, &pod("a", "gw", "u1", 9, "Running"), false);
         view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 8, "Pending")));
         assert_eq!(digest(&view, "a"), Some(of_phase("Running")));
         view.forget_versions();
         view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 8, "Pending")));
         assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
+    }
+
+    #[test]
+    fn an_answer_brings_no_node_back_that_the_watch_has_removed() {
+        let view = ClusterView::default();
+        let name: NodeName = "gw".parse().expect("a name");
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        view.step(Kind::Node, &Step::Delete(node("gw")));
+        view.answered(Kind::Node, &node("gw"), false);
+        assert!(view.lock().node(&name).is_none(), "of a request that was sent before");
+        view.answered(Kind::Node, &node("gw"), true);
+        assert!(view.lock().node(&name).is_some());
     }
 
     #[test]

@@ -36,7 +36,7 @@ const CATCH_UP_SILENCE_MAX: Duration = Duration::from_secs(CATCH_UP_SECONDS as u
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The pause after a refusal, which lasts until a person acts.
+/// The pause after a refusal that lasts until a person acts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// The length of a watch that catches up, in seconds. A server sends a bookmark 2 s before the end of a watch
@@ -316,7 +316,9 @@ impl KindWatch {
             }
             kind => {
                 let is_refused = kind == FailureKind::Refused;
-                let pause = if is_refused { REFUSED_PAUSE } else { pause };
+                // A server that has just started refuses what it allows some seconds later.
+                let lasts = is_refused && pause >= PAUSE_MAX;
+                let pause = if lasts { REFUSED_PAUSE } else { pause };
                 let cause = error.describe(&self.connection.server);
                 self.say(KindNews::Failed { cause, is_refused, pause }).await?;
                 pause

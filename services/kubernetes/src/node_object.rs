@@ -278,6 +278,25 @@ fn labels_of_selector(selector: &str) -> impl Iterator<Item = (String, String)> 
     })
 }
 
+/// Whether labels meet a selector. One that names sets is not decided here, and not met.
+pub(crate) fn meets(selector: &str, labels: &Value) -> bool {
+    let requirements = selector.split(',').map(str::trim);
+    let mut plain = requirements.filter(|requirement| !requirement.is_empty());
+    plain.all(|requirement| {
+        if requirement.contains(|c: char| c.is_whitespace() || "()".contains(c)) {
+            return false;
+        }
+        if let Some((key, value)) = requirement.split_once("!=") {
+            return labels[key] != *value;
+        }
+        match (requirement.strip_prefix('!'), requirement.split_once('=')) {
+            (Some(key), _) => labels[key].is_null(),
+            (None, Some((key, value))) => labels[key] == *value.trim_start_matches('='),
+            (None, None) => !labels[requirement].is_null(),
+        }
+    })
+}
+
 /// The labels or annotations of an object. A value that is no text is left out.
 fn entries(object: &Value, part: &str) -> impl Iterator<Item = (String, String)> {
     let entries = object["metadata"][part].as_object().into_iter().flatten();
@@ -295,6 +314,17 @@ fn conditions(status: &Value) -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::raw_object::RawObject;
+
+    #[test]
+    fn labels_meet_a_selector_that_names_them() {
+        let labels = json!({"role": "edge", "zone": "a"});
+        for met in ["", "role", "role=edge", "role==edge, zone!=b", "!pool", "zone=a,!pool"] {
+            assert!(meets(met, &labels), "{met:?}");
+        }
+        for other in ["pool", "role=cloud", "zone!=a", "!zone", "zone in (a, b)", "zone in (a)"] {
+            assert!(!meets(other, &labels), "{other:?}");
+        }
+    }
 
     fn node() -> Value {
         json!({

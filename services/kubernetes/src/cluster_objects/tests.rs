@@ -192,6 +192,26 @@ fn a_node_that_gets_the_label_brings_its_pods_and_takes_them_with_it() {
 }
 
 #[test]
+fn the_pods_of_a_node_that_may_not_be_read_just_now_are_requested_again() {
+    let mut world = World::following();
+    world.step(Kind::Node, Step::Apply(node("gw-2")));
+    let fetches = world.fetches();
+    assert_eq!(fetches.len(), 2, "{fetches:?}");
+    for _ in 0..2 {
+        for fetch in &fetches {
+            assert!(world.objects.fetched(fetch, FetchAnswer::Refused).is_empty());
+        }
+        assert_eq!(world.fetches(), [], "not at once");
+        world.objects.forget_absent();
+        assert_eq!(world.fetches(), fetches);
+    }
+    world.objects.fetched(&fetches[0], FetchAnswer::Refused);
+    world.step(Kind::Node, Step::Delete(node("gw-2")));
+    world.objects.forget_absent();
+    assert_eq!(world.fetches(), [], "it is no edge node any more");
+}
+
+#[test]
 fn a_pod_that_is_deleted_while_the_pods_of_its_node_are_requested_stays_deleted() {
     let mut world = World::following();
     world.step(Kind::Node, Step::Apply(node("gw-2")));

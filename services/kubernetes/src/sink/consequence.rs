@@ -4,7 +4,7 @@
 //! |---|---|
 //! | done, refused | none, until a report or the object changes |
 //! | absent, conflict | soon again where the API server may not know yet what it has; then none |
-//! | forbidden | soon once more, then every minute |
+//! | forbidden | after a pause that doubles, for half a minute; then every minute |
 //! | throttled | after the pause that the server asks for |
 //! | failed | after a pause that doubles |
 //!
@@ -80,12 +80,12 @@ pub(super) fn note_answer(
             memory.note_failure(now_ms);
             Consequence::Unanswered(reason.clone())
         }
-        Answer::Forbidden(message) => try_again(memory, now_ms).unwrap_or_else(|| {
+        Answer::Forbidden(message) => match memory.note_forbidden(now_ms) {
+            1 => Consequence::None,
             // Of a mirror: a policy of the cluster forbids this very pod.
-            let of_object = purpose.is_of_mirror();
-            let consequence = if of_object { Consequence::Refused } else { Consequence::Forbidden };
-            consequence(message.clone())
-        }),
+            _ if purpose.is_of_mirror() => Consequence::Refused(message.clone()),
+            _ => Consequence::Forbidden(message.clone()),
+        },
         _ if purpose.is_of_csi_node() => {
             csi_plan::note_answer(memory, purpose, content, answer, now_ms);
             match answer {
@@ -153,6 +153,7 @@ fn try_again(memory: &mut ObjectMemory, now_ms: u64) -> Option<Consequence> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::memory::FORBIDDEN_TRIES;
     use super::super::plan::NO_CONTENT;
     use super::*;
 
@@ -208,6 +209,26 @@ mod tests {
         let of = |purpose| twice(purpose, &Answer::Forbidden(message())).1;
         assert_eq!(of(Purpose::PodStatus), [Consequence::None, Consequence::Forbidden(message())]);
         assert_eq!(of(Purpose::CreateMirror), [Consequence::None, Consequence::Refused(message())]);
+    }
+
+    #[test]
+    fn a_right_that_lacks_for_some_seconds_delays_the_object_by_some_seconds() {
+        let mut memory = ObjectMemory::default();
+        let sent =
+            SentRequest { purpose: Purpose::PodStatus, content: *NO_CONTENT, order: Some(7) };
+        // The server was away before.
+        for _ in 0..20 {
+            memory.note_failure(0);
+        }
+        let mut now_ms = 0;
+        let mut pauses = Vec::new();
+        for _ in 0..=FORBIDDEN_TRIES {
+            note_answer(&mut memory, sent, &Answer::Forbidden(String::new()), now_ms);
+            pauses.push(memory.not_before_ms - now_ms);
+            now_ms = memory.not_before_ms;
+        }
+        assert!(pauses[..pauses.len() - 1].iter().all(|pause| *pause <= 4_000), "{pauses:?}");
+        assert_eq!(pauses.last(), Some(&FORBIDDEN_PAUSE_MS));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::answer::{Answer, send, unsendable};
 use super::event_plan::{EventStep, EventWrite, plan_event};
 use super::event_queue::{EventEnd, EventQueue};
-use super::memory::{FORBIDDEN_PAUSE_MS, Purpose};
+use super::memory::Purpose;
 use super::request::WriteRequest;
 use super::troubles::Troubles;
 use super::{SinkDependencies, SinkMetrics};
@@ -27,6 +27,10 @@ const PAGE: usize = 128;
 
 /// The pause before a picture that could not be read, or a Node that is not there yet, is looked at again.
 const LOOK_AGAIN_MS: u64 = 10_000;
+
+/// The pause of a node's Events after one that lacks a right. An API server that has just started refuses what it allows
+/// some seconds later.
+const FORBIDDEN_EVENT_PAUSE_MS: u64 = 10_000;
 
 /// Events that are remembered as written until they leave the picture, which takes a second or two. With
 /// more of them, all are forgotten: some patches that change nothing are sent.
@@ -266,7 +270,7 @@ impl EventLane {
             }
             Answer::Forbidden(message) => {
                 troubles.forbid(purpose, message);
-                EventEnd::Paused(FORBIDDEN_PAUSE_MS)
+                EventEnd::Paused(FORBIDDEN_EVENT_PAUSE_MS)
             }
             Answer::Throttled(after) => {
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);

@@ -43,6 +43,10 @@ const PAUSE_MAX_MS: u64 = 4_000;
 /// The pause after a refusal that lasts until a person acts.
 pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
 
+/// Refusals in a row for want of a right before that pause. With the usual pauses they span half a minute: an API server
+/// that has just started refuses what it allows some seconds later.
+pub(crate) const FORBIDDEN_TRIES: u32 = 10;
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMemory {
@@ -53,6 +57,8 @@ pub(crate) struct ObjectMemory {
     failures: u32,
     /// How often in a row the API server did not know the object.
     absences: u32,
+    /// How often in a row it refused a request for want of a right.
+    forbidden: u32,
     /// When it was first compared.
     pub(crate) since_ms: u64,
     /// No request before this time.
@@ -132,7 +138,7 @@ impl ObjectMemory {
 
     /// The API took a write.
     pub(crate) fn note_written(&mut self, purpose: Purpose, written: Written) {
-        (self.failures, self.absences, self.not_before_ms) = (0, 0, 0);
+        self.note_progress();
         self.written.retain(|(of, _)| *of != purpose);
         self.written.push((purpose, written));
         self.refusals.retain(|(of, _)| *of != purpose);
@@ -140,7 +146,7 @@ impl ObjectMemory {
 
     /// The API never takes a write of this content, while the object has this version.
     pub(crate) fn note_settled(&mut self, purpose: Purpose, content: Digest, order: Option<u64>) {
-        (self.failures, self.absences, self.not_before_ms) = (0, 0, 0);
+        self.note_progress();
         self.refusals.retain(|(of, _)| *of != purpose);
         self.refusals.push((purpose, Refusal { content, order }));
     }
@@ -148,6 +154,11 @@ impl ObjectMemory {
     /// The API may take again what it refused for this purpose.
     pub(crate) fn forget_settled(&mut self, purpose: Purpose) {
         self.refusals.retain(|(of, _)| *of != purpose);
+    }
+
+    /// The API server has done with a request.
+    fn note_progress(&mut self) {
+        (self.failures, self.absences, self.forbidden, self.not_before_ms) = (0, 0, 0, 0);
     }
 
     /// A request failed.
@@ -162,6 +173,16 @@ impl ObjectMemory {
         self.note_failure(now_ms);
         self.absences += 1;
         self.absences
+    }
+
+    /// A right lacks. Returns how often in a row.
+    pub(crate) fn note_forbidden(&mut self, now_ms: u64) -> u32 {
+        self.note_failure(now_ms);
+        self.forbidden += 1;
+        if self.forbidden > FORBIDDEN_TRIES {
+            self.pause(now_ms, FORBIDDEN_PAUSE_MS);
+        }
+        self.forbidden
     }
 
     /// The API may take what it refused until now.

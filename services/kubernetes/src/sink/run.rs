@@ -35,6 +35,7 @@ use crate::access::Connection;
 use crate::cluster_view::{ClusterView, ObjectId};
 use crate::digest::Digest;
 use crate::kind::Kind;
+use crate::node_object::meets;
 use crate::offline::OfflinePolicy;
 
 /// How often the presence of the nodes is looked at: it ends without an event.
@@ -590,7 +591,10 @@ impl SinkRun {
             let object = object.filter(|_| !purpose.is_delete() && !purpose.is_of_csi_node());
             if let Some(object) = object {
                 let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
-                self.view.answered(kind, &object);
+                // The watch shows no Node that does not meet the selector.
+                let is_new = purpose == Purpose::CreateNode
+                    && meets(&self.selector, &object.value()["metadata"]["labels"]);
+                self.view.answered(kind, &object, is_new);
             }
         }
         if self.epoch.is_some() {
