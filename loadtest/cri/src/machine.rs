@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -125,12 +124,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(
-        name: &str,
-        command: Command,
-        log: PathBuf,
-        readiness: impl Readiness + 'static,
-    ) -> Self {
+    pub(crate) fn new(name: &str, command: Command, log: PathBuf, readiness: LogLine) -> Self {
         Self {
             name: name.to_owned(),
             daemon: Daemon::new(name, command, log, readiness),
@@ -229,16 +223,6 @@ impl LogLine {
 impl Readiness for LogLine {
     fn is_ready(&mut self) -> bool {
         fs::read_to_string(&self.log).is_ok_and(|text| text.contains(self.words))
-    }
-}
-
-/// A server is ready when it takes connections at its socket.
-#[derive(Debug)]
-pub(crate) struct Socket(pub(crate) PathBuf);
-
-impl Readiness for Socket {
-    fn is_ready(&mut self) -> bool {
-        UnixStream::connect(&self.0).is_ok()
     }
 }
 
