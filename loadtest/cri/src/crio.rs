@@ -13,7 +13,7 @@ use crate::config::{self, CrioFolders};
 use crate::containerd::check_socket;
 use crate::error::LabError;
 use crate::image::{Image, PAUSE_IMAGE};
-use crate::machine::{Machine, Server, Socket};
+use crate::machine::{LogLine, Machine, Server};
 use crate::program;
 
 const GO_MOD: &str = include_str!("../cri-o/go.mod");
@@ -29,6 +29,9 @@ const COMPILE_PINNS: &str = r#"
 source=$(go list -m -f '{{.Dir}}' github.com/cri-o/cri-o)
 exec gcc -std=c99 -Os -static -o "$1/pinns" "$source"/pinns/src/*.c
 "#;
+
+/// The last words of its log before it serves. Its monitors keep the socket of one that was killed.
+const STARTED: &str = "No systemd watchdog enabled";
 
 /// Where CRI-O keeps what goes with the machine, in the namespaces.
 const RUN_ROOT: &str = "/run/containers/storage";
@@ -74,7 +77,8 @@ impl Crio {
         let machine = Machine::start(data, path)?;
         let mut command = machine.command("crio");
         command.arg("--config").arg(data.join("crio.conf")).args(["--config-dir", ""]);
-        let server = Server::new("CRI-O", command, data.join("crio.log"), Socket(socket.clone()));
+        let log = data.join("crio.log");
+        let server = Server::new("CRI-O", command, log.clone(), LogLine::new(log, STARTED));
         let mut lab = Self { server, machine, socket, folder };
         // Before CRI-O opens its store.
         [Image::pause()?, Image::busybox()?].iter().try_for_each(|image| lab.import(image))?;
