@@ -11,25 +11,45 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::task;
 
-/// The folder of the results. The library's default, which neither runtime changes.
-const FOLDER: &str = "/var/lib/cni/results";
+/// The folder of the results, without the root. The library's default, which neither runtime changes.
+const FOLDER: &str = "var/lib/cni/results";
 
 /// A younger file may be half written. A write takes less than a millisecond.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Removes the results that a power cut tore. To be called when a sandbox is not stopped; the next call can succeed.
-pub(crate) fn remove_torn() {
-    for file in torn(Path::new(FOLDER), SystemTime::now()) {
-        match fs::remove_file(&file) {
-            Ok(()) => tracing::warn!(
-                file = %file.display(),
-                "the result of a network plugin was torn by a power cut and is removed"
-            ),
-            // The stop of another sandbox failed, too.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(file = %file.display(), %error, "a torn result stays"),
-        }
+/// Removes the results that a power cut tore. To be called when the runtime at `socket` does not stop a sandbox; the next
+/// call can succeed.
+pub(crate) async fn remove_torn(socket: &Path) {
+    let folder = root(socket).await.join(FOLDER);
+    let removing = task::spawn_blocking(move || {
+        torn(&folder, SystemTime::now()).iter().for_each(|file| remove(file));
+    });
+    if let Err(error) = removing.await {
+        tracing::warn!(%error, "the results of network plugins were not looked at");
+    }
+}
+
+/// The root folder of the runtime at `socket`, which may see other files than this process. If the runtime is in no
+/// process namespace of this process, their root folders count as one.
+async fn root(socket: &Path) -> PathBuf {
+    let peer = UnixStream::connect(socket).await.and_then(|stream| stream.peer_cred());
+    // The kernel gives zero for a process outside the namespace.
+    let pid = peer.ok().and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
+    pid.map_or_else(|| PathBuf::from("/"), |pid| PathBuf::from(format!("/proc/{pid}/root")))
+}
+
+fn remove(file: &Path) {
+    match fs::remove_file(file) {
+        Ok(()) => tracing::warn!(
+            file = %file.display(),
+            "the result of a network plugin was torn by a power cut and is removed"
+        ),
+        // The stop of another sandbox failed, too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(file = %file.display(), %error, "a torn result stays"),
     }
 }
 

@@ -209,10 +209,7 @@ impl CriRuntime {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let stopped = self.client().stop_pod_sandbox(request).await.map(drop);
         if matches!(stopped, Err(CallError::Failed { .. })) {
-            let removing = tokio::task::spawn_blocking(cni_results::remove_torn);
-            if let Err(error) = removing.await {
-                tracing::warn!(%error, "the results of network plugins were not looked at");
-            }
+            cni_results::remove_torn(self.client().socket()).await;
         }
         stopped.or_else(CallError::done_if_absent)
     }

@@ -1,5 +1,7 @@
 //! What ends under a pod: its sandbox, or a container for memory.
 
+use std::fs;
+
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::StopPodSandboxRequest;
 use headwater_cri_lab::Containerd;
@@ -110,5 +112,31 @@ async fn a_container_that_takes_too_much_memory_is_reported_so() {
     assert_eq!(ended["exitCode"], 137, "{status}");
     bench.delete(&pod).await;
     gone(&containerd, &["greedy"]).await;
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_result_of_the_network_plugin_holds_no_pod_back() {
+    let Some(containerd) = start() else { return };
+    let bench = Bench::new(containerd.socket());
+    let edged = bench.edged().await;
+    let mut pod = pod(&bench);
+    pod["spec"]["hostNetwork"] = json!(false);
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", |status| is_whole_again(status, 0)).await;
+
+    // A power cut leaves the file empty. containerd, which sees another folder than this process, then refuses to stop
+    // the sandbox.
+    let results = fs::read_dir(containerd.machine().path("/var/lib/cni/results"));
+    let results: Vec<_> = results.expect("the results").map(|it| it.expect("one").path()).collect();
+    assert!(!results.is_empty());
+    results.iter().for_each(|result| fs::write(result, "").expect("it is emptied"));
+    let (first, pid) = sandbox(&containerd, "web");
+    let killed = containerd.machine().command("kill").args(["-9", &pid]).status();
+    assert!(killed.expect("it starts").success());
+    bench.status("web", "a new sandbox", |status| is_whole_again(status, 1)).await;
+    assert_ne!(first, sandbox(&containerd, "web").0);
+    bench.delete(&pod).await;
+    gone(&containerd, &["web"]).await;
     edged.stop().await;
 }
