@@ -141,7 +141,7 @@ impl Controller {
         metrics.scrape.look_at(&events, &interest);
 
         let uid_assignments = sources.uid_assignments();
-        let (role, role_receiver) = watch::channel(WriterRole::Standby);
+        let (role, role_receiver) = watch::channel(WriterRole::default());
         let workloads = SharedWorkloads::default();
         let publisher = Publisher::new(PublisherDependencies {
             downstream,

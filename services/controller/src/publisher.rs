@@ -214,6 +214,9 @@ impl Publisher {
         );
         intake.declare(&dependencies.nodes);
         intake.started_from(leadership.newest_claim());
+        if leadership.is_standby() {
+            dependencies.role.send_replace(WriterRole::Standby);
+        }
         Self {
             leadership,
             intake,
@@ -257,15 +260,17 @@ impl Publisher {
                 }
                 Some(Err(error)) => Err(error),
             };
-            self.role.send_replace(WriterRole::Standby);
             let Err(error) = result else { return };
+            self.leadership.note_failure(&error);
+            let is_standby = self.leadership.is_standby();
+            let role = if is_standby { WriterRole::Standby } else { WriterRole::Candidate };
+            self.role.send_replace(role);
             if let PublishError::PartitionReturned { partition } = error {
                 tracing::info!(%partition, "the partition takes appends again; the next epoch begins");
                 self.metrics.lost(error.kind());
                 self.progress.send_modify(|progress| progress.reconciled = false);
                 continue;
             }
-            self.leadership.note_failure(&error);
             let trouble = error_chain(&error);
             tracing::warn!(error = %trouble, "publishing stopped; trying again");
             self.metrics.lost(error.kind());

@@ -299,11 +299,21 @@ impl Fleet {
     fn change(&mut self, socket: &Path) -> Result<Instant, Failure> {
         let consumer = BareConsumer::new(&self.settings, PARTITIONS, From::End)?;
         self.turn += 1;
-        let generator = self.connect(socket.to_owned())?;
         let (turns, turn) = (at_once([0], false), self.turn);
-        generator.drive(&self.inventory, &turns, turn, Instant::now(), Duration::ZERO)?;
-        generator.end()?;
         let deadline = Instant::now() + WITHIN;
+        loop {
+            let generator = self.connect(socket.to_owned())?;
+            generator.drive(&self.inventory, &turns, turn, Instant::now(), Duration::ZERO)?;
+            let answers = generator.end()?;
+            if answers.refused == 0 {
+                break;
+            }
+            // A standby refuses changes until it has taken over.
+            if Instant::now() >= deadline {
+                return Err(Failure::of(format!("a change is refused: {:?}", answers.refusals)));
+            }
+            thread::sleep(POLL);
+        }
         while Instant::now() < deadline {
             if consumer.next(POLL, turn_of)?.flatten() == Some(turn) {
                 return Ok(Instant::now());

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::{Command, LogFollower, PublishError, Publisher};
+use crate::source::WriterRole;
 
 impl Publisher {
     /// Returns when this controller may claim the log: its sources have listed, and the other
@@ -70,6 +71,7 @@ impl Publisher {
     }
 
     fn show_standby(&self) {
+        self.role.send_replace(WriterRole::Standby);
         self.progress.send_modify(|progress| {
             progress.is_standby = true;
             progress.is_prepared = false;

@@ -25,33 +25,35 @@
 //! Lines of one connection take effect in their order. A slow controller makes the socket slow.
 //!
 //! An object stays until it is deleted, over restarts too: the first list is what an earlier
-//! run published and no manifest described.
+//! run published and no manifest described. The log has no object that no node needs, so such an
+//! object ends with the process that accepted it.
+//!
+//! A line that comes while another controller writes the log is refused: each controller has a socket
+//! of its own, and that of the writer counts. A controller that takes the log over continues with what
+//! is published, as after a restart. A line that the writer before had accepted and not yet published
+//! is lost, as with a crash.
 
 mod connection;
 mod line;
+mod restoration;
 mod socket;
 mod state;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_object::OBJECT_BYTES_MAX;
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::serve;
 use self::socket::SocketListener;
 use self::state::State;
-use super::published::read_result;
 use super::{
-    PublishedReader, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError, SourceEvent,
-    SourceEventSender, SourceKind,
+    Source, SourceContext, SourceError, SourceEvent, SourceEventSender, SourceKind, WriterRole,
 };
 
 pub use self::line::{Request, read_line};
@@ -69,10 +71,23 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How many requests may wait for the one task that keeps the state.
 const REQUESTS_MAX: usize = 64;
 
+/// The refusal of a line while another controller writes the log.
+const STANDBY: &str = "another controller writes the log, or did until just now: send this to its \
+                       socket, or here again once this controller writes";
+
 /// A source that listens on a unix socket.
 #[derive(Debug)]
 pub struct ObjectsSocket {
     socket: PathBuf,
+}
+
+/// The one task that keeps the state.
+struct StateOwner {
+    state: State,
+    events: SourceEventSender,
+    role: watch::Receiver<WriterRole>,
+    /// The epoch of the last takeover that was answered.
+    answered: u64,
 }
 
 /// A request of a connection that waits for the state, and where its response goes.
@@ -98,19 +113,28 @@ impl Source for ObjectsSocket {
         true
     }
 
-    async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
+    fn answers_takeover(&self) -> bool {
+        true
+    }
+
+    async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError> {
+        let SourceContext { published, workloads, mut events, stop, .. } = context;
         let listener = SocketListener::bind(&self.socket)?;
         // Connections end with this call, however it ends.
-        let stop = context.stop.child_token();
+        let stop = stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
-        context.events.send(SourceEvent::Init).await?;
-        let mut state = restore(context.published, &mut context.events).await?;
-        context.events.send(SourceEvent::InitDone).await?;
+        events.send(SourceEvent::Init).await?;
+        let state = restoration::list(published, &mut events).await?;
+        events.send(SourceEvent::InitDone).await?;
+        let mut owner = StateOwner { state, events, role: workloads.role, answered: 0 };
+        // The role may be known already.
+        owner.role.mark_changed();
         let (requests, mut pending) = mpsc::channel(REQUESTS_MAX);
         let connections = TaskTracker::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
+                Ok(()) = owner.role.changed() => owner.note_role().await?,
                 accepted = listener.accept() => match accepted {
                     Ok(stream) => open(stream, &connections, &requests, &stop),
                     Err(error) => {
@@ -119,12 +143,9 @@ impl Source for ObjectsSocket {
                     }
                 },
                 Some(PendingRequest { request, response }) = pending.recv() => {
-                    let outcome = state.apply(request, &mut new_uid);
-                    if let Ok(events) = &outcome {
-                        context.events.send_all(events.clone()).await?;
-                    }
+                    let outcome = owner.apply(request).await?;
                     // A connection that has ended needs no response.
-                    let _ = response.send(outcome.map(drop));
+                    let _ = response.send(outcome);
                 }
             }
         }
@@ -162,33 +183,34 @@ impl From<SocketError> for SourceError {
     }
 }
 
-/// Sends the objects that an earlier run published, and returns the state that they make.
-async fn restore(
-    published: Arc<dyn PublishedReader>,
-    events: &mut SourceEventSender,
-) -> Result<State, SourceError> {
-    let (objects, mut restored) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    // It waits for room, so it has a thread of its own.
-    let reading = spawn_blocking(move || {
-        let mut state = State::default();
-        published.read(&mut |key, object| {
-            let object = state.restore(key, &object);
-            let is_taken = object.is_none_or(|object| objects.blocking_send(object).is_ok());
-            if is_taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        Ok(state)
-    });
-    let read = async { read_result(reading.await) };
-    // When it fails, it takes no more objects, and the reader stops at the next one.
-    let send = async move {
-        while let Some(object) = restored.recv().await {
-            events.send(SourceEvent::InitApply(object)).await?;
+impl StateOwner {
+    /// Applies a request. When this returns `Ok`, the controller has what follows from it; the inner error is why
+    /// it was refused.
+    async fn apply(&mut self, request: Request) -> Result<Result<(), String>, SourceError> {
+        // A takeover that began just now comes before the request.
+        self.note_role().await?;
+        if matches!(*self.role.borrow(), WriterRole::Standby) {
+            return Ok(Err(STANDBY.to_owned()));
         }
-        Ok::<_, SourceError>(())
-    };
-    let (state, sent) = tokio::join!(read, send);
-    sent?;
-    state
+        match self.state.apply(request, &mut new_uid) {
+            Ok(events) => self.events.send_all(events).await.map(Ok),
+            Err(reason) => Ok(Err(reason)),
+        }
+    }
+
+    /// Answers a takeover that was not answered yet.
+    async fn note_role(&mut self) -> Result<(), SourceError> {
+        let role = self.role.borrow_and_update().clone();
+        let WriterRole::Writer { takeover: Some(takeover) } = role else { return Ok(()) };
+        if takeover.epoch <= self.answered {
+            return Ok(());
+        }
+        let epoch = takeover.epoch;
+        let before = std::mem::take(&mut self.state);
+        self.state = restoration::take_over(before, takeover.published, &mut self.events).await?;
+        self.answered = epoch;
+        self.events.send(SourceEvent::TakenOver { epoch }).await
+    }
 }
 
 fn open(

@@ -160,7 +160,7 @@ impl WorkloadContext {
         Self {
             reports: Arc::new(NoReports),
             workloads: SharedWorkloads::default(),
-            role: watch::channel(WriterRole::Standby).1,
+            role: watch::channel(WriterRole::default()).1,
         }
     }
 }

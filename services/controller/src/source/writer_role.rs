@@ -21,8 +21,10 @@ pub struct WorkloadContext {
 /// The role of this controller.
 #[derive(Clone, Debug, Default)]
 pub enum WriterRole {
-    /// Another controller may write the log: what this one's sources decide has no effect.
+    /// This controller claims the log once it can.
     #[default]
+    Candidate,
+    /// Another controller may write the log: what this one's sources decide has no effect.
     Standby,
     /// This controller writes the log.
     Writer {

@@ -1,12 +1,17 @@
 //! One writer after the other: a standby follows an orderly stop at once, and a death after a silence.
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
 use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;
 use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
 use super::*;
+use crate::source::objects::ObjectsSocket;
 
 impl World {
     /// Two controllers of one log: the first writes, the other one started later and is a standby.
@@ -32,6 +37,12 @@ impl World {
         standby.stands_by().await;
         writing.controller.stop().await;
         standby
+    }
+
+    /// Waits for an event of the stream of the node.
+    async fn until_event(&self, event: &str) {
+        until_true(event, async || self.events_in("node/a").await.iter().any(|one| one == event))
+            .await;
     }
 
     /// The highest epoch that was claimed.
@@ -506,4 +517,58 @@ async fn a_standby_adopts_published_uids_ahead_and_a_take_over_only_what_changed
     assert_eq!(world.uids().await, published, "no event is appended twice");
     assert_eq!(uid("p").await.as_deref(), Some("p3"));
     standby.controller.stop().await;
+}
+
+/// Sends lines to an objects socket. Returns how many it accepted.
+async fn send_lines(socket: &Path, lines: &[Value]) -> u64 {
+    let mut stream = UnixStream::connect(socket).await.expect("it listens");
+    for line in lines {
+        stream.write_all(format!("{line}\n").as_bytes()).await.expect("taken");
+    }
+    stream.shutdown().await.expect("shut down");
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.expect("answered");
+    let last: Value = serde_json::from_str(answers.lines().last().expect("one")).expect("JSON");
+    last["accepted"].as_u64().expect("a count")
+}
+
+#[tokio::test]
+async fn a_successor_keeps_what_came_over_the_sockets_of_its_predecessors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::new();
+    let start = async |world: &World, socket: &Path| {
+        let (source, _) = script();
+        let objects: Vec<Box<dyn Source>> = vec![Box::new(ObjectsSocket::new(socket))];
+        world.start_with(objects, source).await
+    };
+    let sockets = [folder.path().join("a.sock"), folder.path().join("b.sock")];
+    let line = |object: &Object| json!({"object": object.versioned_value()});
+    let writing = start(&world, &sockets[0]).await;
+    writing.reconciled(0).await;
+    let begin = [line(&pod("stays", "c")), line(&pod("goes", "c")), line(&config("c", 1, "x"))];
+    assert_eq!(send_lines(&sockets[0], &begin).await, 3);
+    world.until_event("+d/pod/goes").await;
+
+    // It lists what is published now, and the writer's clients go on.
+    let standby = start(&world.elsewhere(), &sockets[1]).await;
+    standby.stands_by().await;
+    let readiness = standby.controller.readiness();
+    until_true("it has listed", async || readiness.check().is_ok()).await;
+    assert_eq!(send_lines(&sockets[1], &[line(&pod("refused", "c"))]).await, 0);
+    let later = [json!({"delete": "d/pod/goes"}), line(&pod("comes", "c"))];
+    assert_eq!(send_lines(&sockets[0], &later).await, 2);
+    world.until_event("+d/pod/comes").await;
+    writing.controller.stop().await;
+
+    let epoch = standby.reconciled(1).await;
+    let before = world.events_in("node/a").await;
+    let removed = before.iter().filter(|event| event.starts_with('-'));
+    assert_eq!(removed.collect::<Vec<_>>(), ["-d/pod/goes"], "{before:?}");
+    assert_eq!(send_lines(&sockets[1], &[line(&pod("last", "c"))]).await, 1);
+    world.until_event("+d/pod/last").await;
+    assert_eq!(epoch, WriterEpoch(2));
+    standby.controller.stop().await;
+    let pods = ["stays", "comes", "last"].map(|name| format!("d/pod/{name}"));
+    let expected: Vec<&str> = pods.iter().map(String::as_str).chain(["d/configmap/c"]).collect();
+    world.check("node/a", &expected).await;
 }

@@ -111,7 +111,7 @@ impl RolloutWatch {
     fn note_role(&mut self) {
         let role = self.role.borrow_and_update().clone();
         let takeover = match role {
-            WriterRole::Standby => {
+            WriterRole::Candidate | WriterRole::Standby => {
                 self.is_writer = false;
                 self.takeover = None;
                 return;

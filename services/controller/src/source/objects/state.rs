@@ -19,10 +19,11 @@ pub(crate) struct State {
 }
 
 /// As much of a sent object as decides about the next one of its key.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct SentObject {
     uid: Box<str>,
     immutable: blake3::Hash,
+    content: blake3::Hash,
 }
 
 impl State {
@@ -42,8 +43,32 @@ impl State {
         }
         let object = Object::from_published(&mut value).ok()?;
         let immutable = immutable_digest(&key, &value);
-        self.objects.insert(key, SentObject { uid: object.uid().into(), immutable });
+        self.objects.insert(key, SentObject::new(&object, immutable));
         Some(object)
+    }
+
+    /// [Restores](State::restore) the object at `key`, and takes it out of the state `before`. Returns what
+    /// this changes.
+    pub(super) fn continue_from(
+        &mut self,
+        before: &mut Self,
+        key: ResourceKey,
+        published: &PublishedObject,
+    ) -> Vec<SourceEvent> {
+        let Some(object) = self.restore(key.clone(), published) else { return Vec::new() };
+        let was = before.objects.remove(&key);
+        if was.is_some() && was.as_ref() == self.objects.get(&key) {
+            return Vec::new();
+        }
+        let replaced = was.filter(|was| *was.uid != *object.uid());
+        let mut events: Vec<_> = replaced.map(|was| was.deletion(key)).into_iter().collect();
+        events.push(SourceEvent::Apply(object, Cause::default()));
+        events
+    }
+
+    /// The deletions of all objects.
+    pub(super) fn into_deletions(self) -> impl Iterator<Item = SourceEvent> {
+        self.objects.into_iter().map(|(key, object)| object.deletion(key))
     }
 
     /// Applies a request.
@@ -86,9 +111,8 @@ impl State {
             let uid = before.uid.to_string();
             events.push(SourceEvent::Delete { key: key.clone(), uid, cause: cause.clone() });
         }
-        let uid = object.uid().into();
+        self.objects.insert(key, SentObject::new(&object, immutable));
         events.push(SourceEvent::Apply(object, cause.clone()));
-        self.objects.insert(key, SentObject { uid, immutable });
         Ok(events)
     }
 
@@ -108,5 +132,19 @@ impl State {
         let uid = object.uid.to_string();
         self.objects.remove(key);
         Ok(vec![SourceEvent::Delete { key: key.clone(), uid, cause }])
+    }
+}
+
+impl SentObject {
+    fn new(object: &Object, immutable: blake3::Hash) -> Self {
+        let mut content = blake3::Hasher::new();
+        // No version has a zero byte.
+        content.update(object.resource_version().as_bytes()).update(&[0]);
+        content.update(object.payload());
+        Self { uid: object.uid().into(), immutable, content: content.finalize() }
+    }
+
+    fn deletion(self, key: ResourceKey) -> SourceEvent {
+        SourceEvent::Delete { key, uid: self.uid.into(), cause: Cause::default() }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::source::{PublishedObject, SourceEvent};
+use crate::source::{PublishedObject, SourceEvent, Takeover};
 
 /// How long anything here may take: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,6 +20,7 @@ struct Running {
     folder: tempfile::TempDir,
     events: mpsc::Receiver<SourceEvent>,
     stop: CancellationToken,
+    role: watch::Sender<WriterRole>,
     ended: tokio::task::JoinHandle<Result<(), SourceError>>,
 }
 
@@ -29,8 +30,11 @@ impl Running {
         let (sender, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ObjectsSocket::new(folder.path().join("objects.sock")));
-        let ended = tokio::spawn(source.run(SourceContext::detached(published, sender, &stop)));
-        let mut running = Self { folder, events, stop, ended };
+        let mut context = SourceContext::detached(published, sender, &stop);
+        let role = watch::Sender::default();
+        context.workloads.role = role.subscribe();
+        let ended = tokio::spawn(source.run(context));
+        let mut running = Self { folder, events, stop, role, ended };
         let mut list = Vec::new();
         while list.last().is_none_or(|event| event != "done") {
             list.push(running.next().await);
@@ -90,7 +94,7 @@ fn text(event: SourceEvent) -> String {
             format!("+{}{}", object.key(), intended.unwrap_or_default())
         }
         SourceEvent::Delete { key, .. } => format!("-{key}"),
-        SourceEvent::TakenOver { .. } => panic!("the socket decides nothing"),
+        SourceEvent::TakenOver { epoch } => format!("taken over {epoch}"),
         SourceEvent::Notice(notice) => panic!("{notice}"),
     }
 }
@@ -160,19 +164,80 @@ async fn the_largest_object_passes_and_a_larger_one_is_refused_by_name() {
 async fn what_an_earlier_run_published_is_listed_but_for_what_manifests_described() {
     let mut manifest = secret("from-a-file");
     manifest["metadata"]["annotations"] = json!({"headwater/manifest": "a.yaml"});
-    let published = [secret("sent"), manifest].map(|value| {
-        let object = Object::from_value(value).expect("a secret");
+    let (mut source, list) = Running::start(published([secret("sent"), manifest])).await;
+    assert_eq!(list, ["init", "+default/secret/sent", "done"]);
+    let (events, _) = source.send(lines(&[json!({"delete": "default/secret/sent"})])).await;
+    assert_eq!(events, ["-default/secret/sent"]);
+    source.stopped().await;
+}
+
+/// The published form of these objects.
+fn published(objects: impl IntoIterator<Item = Value>) -> BTreeMap<ResourceKey, PublishedObject> {
+    let objects = objects.into_iter().map(|mut value| {
+        let uid = format!("u-{}", value["metadata"]["name"].as_str().expect("a name"));
+        let given = value["metadata"].as_object_mut().expect("a map").entry("uid");
+        given.or_insert_with(|| uid.into());
+        let object = Object::from_value(value).expect("an object");
         let published = PublishedObject {
-            uid: "u".to_owned(),
+            uid: object.uid().to_owned(),
             resource_version: object.resource_version().to_owned(),
             payload: object.payload().clone(),
         };
         (object.key().clone(), published)
     });
-    let (mut source, list) = Running::start(BTreeMap::from(published)).await;
-    assert_eq!(list, ["init", "+default/secret/sent", "done"]);
-    let (events, _) = source.send(lines(&[json!({"delete": "default/secret/sent"})])).await;
-    assert_eq!(events, ["-default/secret/sent"]);
+    objects.collect()
+}
+
+#[tokio::test]
+async fn a_standby_refuses_lines_and_continues_with_what_the_writer_published() {
+    let labelled = |name: &str, label: &str| {
+        let mut secret = secret(name);
+        secret["metadata"]["labels"] = json!({"team": label});
+        secret
+    };
+    let before = ["stays", "changes", "goes", "again"].map(|name| labelled(name, "a"));
+    let (mut source, _) = Running::start(published(before)).await;
+    source.role.send_replace(WriterRole::Standby);
+    let (events, answers) = source.send(lines(&[json!({"object": secret("refused")})])).await;
+    assert_eq!(events, Vec::<String>::new());
+    assert!(answers[0]["error"].as_str().expect("text").contains("another controller"));
+    assert_eq!(answers[1], json!({"lines": 1, "accepted": 0, "refused": 1}));
+
+    let mut again = labelled("again", "a");
+    again["metadata"]["uid"] = json!("another");
+    let after = [labelled("stays", "a"), labelled("changes", "b"), labelled("comes", "a"), again];
+    let takeover =
+        |epoch, objects| Takeover { epoch, published: Arc::new(published(objects)), is_live: true };
+    let first = takeover(2, after.clone());
+    source.role.send_replace(WriterRole::Writer { takeover: Some(first.clone()) });
+    let mut events = Vec::new();
+    while events.last().is_none_or(|event| event != "taken over 2") {
+        events.push(source.next().await);
+    }
+    assert_eq!(
+        events,
+        [
+            "-default/secret/again",
+            "+default/secret/again",
+            "+default/secret/changes",
+            "+default/secret/comes",
+            "-default/secret/goes",
+            "taken over 2",
+        ]
+    );
+    // The role may be sent again: the answer is not repeated, and what was accepted since stays.
+    let (events, _) = source.send(lines(&[json!({"object": secret("new")})])).await;
+    assert_eq!(events, ["+default/secret/new"]);
+    source.role.send_replace(WriterRole::Writer { takeover: Some(first) });
+    let (events, _) = source.send(lines(&[json!({"object": secret("newer")})])).await;
+    assert_eq!(events, ["+default/secret/newer"]);
+    // A request that comes with the takeover is applied to what is published.
+    let second = takeover(4, after);
+    source.role.send_replace(WriterRole::Writer { takeover: Some(second) });
+    let (events, _) = source.send(lines(&[json!({"delete": "default/secret/comes"})])).await;
+    let (taken, requested) = events.split_at(3);
+    assert_eq!(taken.last().map(String::as_str), Some("taken over 4"));
+    assert_eq!(requested, ["-default/secret/comes"]);
     source.stopped().await;
 }
 
