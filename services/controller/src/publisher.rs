@@ -82,7 +82,7 @@ use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
 use self::partition_probes::PartitionProbes;
 use self::source_health::SourceHealth;
-use self::timings::heads_interval;
+use self::timings::{end_notes_interval, heads_interval};
 use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
 use crate::metrics::PublisherMetrics;
@@ -375,6 +375,7 @@ impl Publisher {
     ) -> Result<(), PublishError> {
         let mut heads = interval(heads_interval(log.replay_window()));
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut end_notes = end_notes_interval();
         let mut events = Vec::new();
         let mut commands = Vec::new();
         let mut was_full = false;
@@ -399,6 +400,7 @@ impl Publisher {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
                 error = heartbeats.failed() => return Err(error),
+                _ = end_notes.tick() => log.note_ends(self.leadership.log()).await?,
                 // Until then differences may make them needless.
                 _ = heads.tick(), if !is_comparing => {
                     log.append_heads().await?;

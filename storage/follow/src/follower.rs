@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::record::LogMetadata;
@@ -27,6 +28,7 @@ use headwater_store::{
 use headwater_view::{
     ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamReader, StreamState,
 };
+use tokio::time::timeout;
 
 use crate::derived_rows::DerivedRows;
 use crate::first_fold::FirstFoldEngine;
@@ -42,6 +44,12 @@ const STREAMS: Table<StreamId, Json<AcceptedPosition>, Folded> =
 /// A batch of this many bytes is committed. An engine accepts 8 MiB at once; one more event adds its
 /// object (at most 1.5 MiB) to the state, and perhaps to a derived table.
 const COMMIT_BYTES: usize = 1 << 20;
+
+/// How often an owner calls [`Follower::note_ends`]: far below half of any replay window that is set for more than a test.
+pub const END_NOTES_INTERVAL: Duration = Duration::from_mins(10);
+
+/// The time limit of a round of notes. No batch is folded meanwhile, and the next round comes soon enough.
+const END_NOTES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The first key byte after the schema. Everything from here to [`FOLD_TABLES_END`] is folded, and
 /// can be folded again.
@@ -303,6 +311,41 @@ impl<R: DerivedRows> Follower<R> {
         }
         self.reader = reader;
         Ok(())
+    }
+
+    /// Notes which partitions have nothing unread. A partition that had no record for half the replay window would
+    /// otherwise count as [outdated](FollowError::Outdated) once it has one during a pause of the log, however short.
+    /// An owner calls this every [`END_NOTES_INTERVAL`]. A log that is unavailable is left for the next call.
+    ///
+    /// # Errors
+    /// [`FollowError::Engine`]. The follower cannot be used afterwards.
+    pub async fn note_ends(&mut self, log: &dyn Log) -> Result<(), FollowError> {
+        let now_ms = (self.clock)();
+        let interval_ms = i64::try_from(END_NOTES_INTERVAL.as_millis()).unwrap_or(i64::MAX);
+        let is_old = |state: &&PartitionState| {
+            let noted = state.caught_up_ms.filter(|at| now_ms.saturating_sub(*at) < interval_ms);
+            state.mode == Mode::Follow && noted.is_none()
+        };
+        let idle = self.acceptance.partitions().values().filter(is_old);
+        let idle: Vec<Cursor> = idle.map(|state| state.cursor).collect();
+        if idle.is_empty() {
+            return Ok(());
+        }
+        let acceptance = &mut self.acceptance;
+        let noting = async {
+            for Cursor { partition, next, .. } in idle {
+                if next >= log.bounds(partition).await?.high {
+                    acceptance.note_end(partition, now_ms);
+                }
+            }
+            Ok::<(), ReadError>(())
+        };
+        match timeout(END_NOTES_WITHIN, noting).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the ends of idle partitions are not known"),
+            Err(_) => tracing::debug!("the ends of idle partitions are not known in time"),
+        }
+        self.commit(&mut Step::default())
     }
 
     /// Waits for the next batch of the log, folds it and commits it with its cursor. The commit is

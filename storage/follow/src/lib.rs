@@ -13,5 +13,7 @@ mod stored_bodies;
 
 pub use body_references::BodyReferences;
 pub use derived_rows::DerivedRows;
-pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, discard_fold};
+pub use follower::{
+    END_NOTES_INTERVAL, FollowError, Follower, Step, TakeOverError, WallClock, discard_fold,
+};
 pub use resume::{ResumePoint, must_refold, resume_point};

@@ -6,7 +6,7 @@
 
 use headwater_event::WriterEpoch;
 use headwater_follow::TakeOverError;
-use headwater_log::{ClaimError, Claimant, Writer};
+use headwater_log::{ClaimError, Claimant, Log, Writer};
 use headwater_store::{Batch, Durability, Engine, EngineError, Free, Json, Table, TableId};
 use headwater_telemetry::error_chain;
 use uuid::Uuid;
@@ -58,6 +58,11 @@ impl Leadership {
                 true
             });
         Self { downstream, address, follower: Some(follower), rebuild: false, is_standby }
+    }
+
+    /// The downstream log.
+    pub(super) fn log(&self) -> &dyn Log {
+        &*self.downstream.log
     }
 
     /// The UUID of the newest claim that the opened fold knows.

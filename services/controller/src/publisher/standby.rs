@@ -6,6 +6,7 @@ use std::pin::pin;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::timings::end_notes_interval;
 use super::{Command, LogFollower, PublishError, Publisher};
 use crate::source::WriterRole;
 
@@ -20,6 +21,7 @@ impl Publisher {
         let mut silence = pin!(sleep(silence_max));
         let mut is_silent = false;
         let newest = newest_writer(follower);
+        let mut end_notes = end_notes_interval();
         let mut events = Vec::new();
         if self.leadership.is_standby() {
             self.show_standby();
@@ -31,6 +33,8 @@ impl Publisher {
             }
             tokio::select! {
                 biased;
+                // A log that always has records must not delay it.
+                _ = end_notes.tick() => follower.note_ends(self.leadership.log()).await?,
                 step = follower.next() => {
                     step?;
                     self.heard_another = true;

@@ -21,8 +21,8 @@ use headwater_event::{Applied, BodyAddress, EntryKey, Event, Partition, StreamId
 use headwater_follow::{BodyReferences, Step};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
-    BegunAppend, Draft, EventPosition, FinishedAppend, Heartbeats, InFlightEntry, Outcome, Writer,
-    WriterError, repair,
+    BegunAppend, Draft, EventPosition, FinishedAppend, Heartbeats, InFlightEntry, Log, Outcome,
+    Writer, WriterError, repair,
 };
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, EntrySummary, StreamReader};
@@ -327,6 +327,11 @@ impl WritableLog {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Notes which partitions of `log` have nothing unread; see [`LogFollower::note_ends`].
+    pub(super) async fn note_ends(&mut self, log: &dyn Log) -> Result<(), PublishError> {
+        Ok(self.follower.note_ends(log).await?)
     }
 
     /// Begins to append a head to each stream whose last event was a removal.

@@ -24,6 +24,7 @@
 //! - **An accident** (every manifest gone at once, another device, no folder) changes nothing. The
 //!   source reports it and follows again when the files are back and have settled.
 
+mod blocking_job;
 mod data_directory;
 mod description;
 mod distinct_keys;
@@ -60,6 +61,7 @@ use tokio::sync::{OnceCell, watch as value_watch};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use self::blocking_job::{BlockingJob, JobError};
 use self::folder::Surroundings;
 use self::origin::is_from_manifest;
 use self::recovery::{RETRY_INTERVAL, Recovery, SETTLED_AFTER};
@@ -84,6 +86,10 @@ pub const QUIET_MAX: Duration = Duration::from_secs(2);
 
 /// The interval of scans without a notification: it bounds how long a missed change stays unseen.
 pub const RESCAN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The time limit of a look at the files. The largest folder takes seconds; a network file system whose server is away
+/// does not respond at all.
+const LOOK_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a manifest folder needs to know.
 #[derive(Clone, Debug)]
@@ -137,25 +143,44 @@ impl ManifestFolder {
         Self { settings, nodes }
     }
 
-    async fn scan(&self) -> Result<Scan, SourceError> {
+    /// Looks at the files, after the start of another watch if `renews_watch`.
+    async fn look(
+        &self,
+        looks: &mut BlockingJob<FolderLook>,
+        renews_watch: bool,
+    ) -> (Result<Scan, SourceError>, Option<WatchedFolder>) {
         let (folder, limits) = (self.settings.folder.clone(), self.settings.limits);
-        let scanned = tokio::task::spawn_blocking(move || scan(&folder, &limits)).await;
-        let scanned = scanned.map_err(|error| SourceError::task_ended("scan", error))?;
-        Ok(scanned.map_err(|source| ManifestError::Folder { folder: self.name(), source })?)
+        let look = looks.run(move || FolderLook {
+            // The watch starts before the scan, so that no change falls between the two.
+            watch: renews_watch.then(|| FolderWatch::start(&folder)),
+            scan: scan(&folder, &limits),
+        });
+        let folder = || self.name();
+        match look.await {
+            Ok(FolderLook { watch, scan }) => (
+                scan.map_err(|source| ManifestError::Folder { folder: folder(), source }.into()),
+                watch.map(|started| self.watched(started)),
+            ),
+            Err(JobError::Overdue) => {
+                let error = ManifestError::Overdue { folder: folder(), within: LOOK_WITHIN };
+                (Err(error.into()), None)
+            }
+            Err(JobError::Ended(error)) => (Err(SourceError::task_ended("scan", error)), None),
+        }
     }
 
-    /// Starts a watch. Where that is not possible, the notice of it comes with a watch that sees
-    /// nothing.
-    fn watch(&self) -> (FolderWatch, Option<Notice>) {
-        match FolderWatch::start(&self.settings.folder) {
-            Ok(watch) => (watch, None),
+    /// A watch that was started. Where that was not possible, it sees nothing.
+    fn watched(&self, started: Result<FolderWatch, String>) -> WatchedFolder {
+        match started {
+            Ok(watch) => WatchedFolder { watch, trouble: None },
             Err(reason) => {
                 let every = self.settings.rescan.as_secs_f32();
                 let text = format!(
                     "{} cannot be watched ({reason}): changes are seen every {every} s",
                     self.name()
                 );
-                (FolderWatch::none(), Some(Self::notice(NoticeKind::Source, text)))
+                let trouble = Some(Self::notice(NoticeKind::Source, text));
+                WatchedFolder { watch: FolderWatch::none(), trouble }
             }
         }
     }
@@ -190,11 +215,8 @@ impl Source for ManifestFolder {
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let mut folder =
             Folder::new(self.name(), self.settings.allow_empty).with_strict(self.settings.strict);
-        // The watch starts before the first scan, so that no change falls between the two.
-        let (mut watch, unwatched) = self.watch();
-        if let Some(notice) = &unwatched {
-            context.events.send(SourceEvent::Notice(notice.clone())).await?;
-        }
+        let mut looks = BlockingJob::new(LOOK_WITHIN);
+        let mut watched = WatchedFolder { watch: FolderWatch::none(), trouble: None };
         let mut rescan = tokio::time::interval(self.settings.rescan);
         rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
         rescan.reset();
@@ -205,26 +227,41 @@ impl Source for ManifestFolder {
         let mut recovery: Option<Recovery> = None;
         let mut is_scan = true;
         loop {
-            if recovery.is_some() {
-                // The folder may be another one under the same name.
-                watch = self.watch().0;
-            }
-            let scan = if is_scan { Some(self.scan().await) } else { None };
+            // After an accident the folder may be another one under the same name.
+            let renews_watch = !has_listed || recovery.is_some();
+            let scan = if is_scan {
+                let look = self.look(&mut looks, renews_watch);
+                let Some((scan, renewed)) = context.stop.run_until_cancelled(look).await else {
+                    return Ok(());
+                };
+                if let Some(renewed) = renewed {
+                    let before = std::mem::replace(&mut watched, renewed).trouble;
+                    let new = watched.trouble.iter().filter(|now| before.as_ref() != Some(now));
+                    context
+                        .events
+                        .send_all(new.cloned().map(SourceEvent::Notice).collect())
+                        .await?;
+                }
+                Some(scan)
+            } else {
+                None
+            };
             let look = match scan {
                 None => Look::Settled(None),
                 Some(Ok(scan)) => {
-                    watch.ignore(&scan.data_directories);
+                    watched.watch.ignore(&scan.data_directories);
                     let is_settled = recovery.as_mut().is_none_or(|past| past.is_settled(&scan));
                     if is_settled { Look::Settled(Some(scan)) } else { Look::Unsettled }
                 }
                 // A folder that was never read may be a wrong name.
-                Some(Err(error)) if !has_listed || error.is_end_of_task() => return Err(error),
+                Some(Err(error)) if error.is_end_of_task() => return Err(error),
+                Some(Err(error)) if !has_listed && !is_overdue(&error) => return Err(error),
                 Some(Err(error)) => Look::Accident(error),
             };
             let look = match look {
                 Look::Settled(scan) => {
                     let nodes = self.nodes.borrow_and_update().clone();
-                    let Decision { reports, takeover } = rollouts.decision();
+                    let Decision { reports, takeover } = rollouts.decision(scan.is_some());
                     let is_takeover = takeover.is_some();
                     let published = match &takeover {
                         Some(takeover) => published_map(takeover.published.clone()).await?,
@@ -292,7 +329,7 @@ impl Source for ManifestFolder {
                         let notice = Self::notice(NoticeKind::Repaired, text);
                         context.events.send(SourceEvent::Notice(notice)).await?;
                     }
-                    context.states.set_documents(folder.notices().chain(&unwatched));
+                    context.states.set_documents(folder.notices().chain(&watched.trouble));
                 }
                 Look::Settled(_) | Look::Unsettled => {
                     tokio::select! {
@@ -302,15 +339,29 @@ impl Source for ManifestFolder {
                 }
             }
             is_scan = tokio::select! {
-                () = watch.changed(self.settings.quiet, QUIET_MAX) => true,
+                () = watched.watch.changed(self.settings.quiet, QUIET_MAX) => true,
                 () = changed(&mut self.nodes) => true,
                 _ = rescan.tick() => true,
-                () = rollouts.due(&folder), if recovery.is_none() => false,
+                () = rollouts.due(&folder), if recovery.is_none() => rollouts.has_takeover(),
                 () = tokio::time::sleep(RETRY_INTERVAL), if recovery.is_some() => true,
                 () = context.stop.cancelled() => return Ok(()),
             };
         }
     }
+}
+
+/// A watch on the folder.
+struct WatchedFolder {
+    watch: FolderWatch,
+    /// Why it sees nothing.
+    trouble: Option<Notice>,
+}
+
+/// A look at the files.
+struct FolderLook {
+    /// The watch that was started before it; the reason if that is not possible.
+    watch: Option<Result<FolderWatch, String>>,
+    scan: std::io::Result<Scan>,
 }
 
 /// What came of a look at the folder.
@@ -358,6 +409,18 @@ pub enum ManifestError {
         /// How many objects would be removed.
         objects: usize,
     },
+    /// The file system does not respond.
+    #[error(
+        "a look at the manifest folder {folder} has not ended within {} s, as on a network file \
+         system whose server is away: nothing is changed. It is followed again when a look ends",
+        within.as_secs()
+    )]
+    Overdue {
+        /// The folder.
+        folder: String,
+        /// The time limit.
+        within: Duration,
+    },
     /// The folder is on another device than before: a mount came or went.
     #[error(
         "{folder} lies on another device than before, as when something is mounted over it or \
@@ -385,11 +448,16 @@ impl From<ManifestError> for SourceError {
         let reason = match &error {
             ManifestError::Folder { .. } => "folder",
             ManifestError::Emptied { .. } => "emptied",
+            ManifestError::Overdue { .. } => "overdue",
             ManifestError::OtherDevice { .. } => "other_device",
             ManifestError::Unmounted { .. } => "unmounted",
         };
         Self::new(reason, error)
     }
+}
+
+fn is_overdue(error: &SourceError) -> bool {
+    matches!(error.downcast_ref(), Some(ManifestError::Overdue { .. }))
 }
 
 /// All that is published, in memory.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::StreamId;
-use headwater_follow::{FollowError, Follower, Step, WallClock};
+use headwater_follow::{END_NOTES_INTERVAL, FollowError, Follower, Step, WallClock};
 use headwater_log::acceptance::{FencedRecord, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Fold;
 use super::history::History;
@@ -75,10 +75,17 @@ impl DownstreamFollower {
         self.fold.refresh(&follower)?;
         self.notify_all();
         let mut pacer = NotificationPacer::default();
+        let mut end_notes = interval(END_NOTES_INTERVAL);
+        end_notes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = pacer.due();
             let step = tokio::select! {
                 biased;
+                // A log that always has records must not delay it.
+                _ = end_notes.tick() => {
+                    follower.note_ends(log).await?;
+                    continue;
+                }
                 step = next(&mut follower) => step,
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.notify_due(&mut pacer);

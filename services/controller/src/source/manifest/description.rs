@@ -3,7 +3,7 @@
 //! Pure: the same entries, nodes and past give the same description, whatever the order in which
 //! the files changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -125,12 +125,22 @@ pub(crate) fn describe<'a>(
             }
         }
     }
+    let workloads: HashSet<(&str, String)> =
+        builder.workloads.iter().map(|(of, _)| (of.namespace(), of.reference())).collect();
     for (id, object, origin) in restored {
         // The present content of a file takes precedence over that of an earlier run.
-        if !builder.seen.contains_key(id) {
-            let pod = || object.payload.value();
-            let workload =
-                Some(id).filter(|id| id.kind() == "Pod").and_then(|_| workload_of(&pod()));
+        if builder.seen.contains_key(id) {
+            continue;
+        }
+        let pod = || object.payload.value();
+        let workload = Some(id).filter(|id| id.kind() == "Pod").and_then(|_| workload_of(&pod()));
+        // The pods of a workload that is described follow from it.
+        let follows = workload.as_ref().is_some_and(|workload| {
+            let EntryId::Object { key, .. } = id else { return false };
+            let namespace = key.namespace().unwrap_or_default();
+            workloads.contains(&(namespace, workload.to_string()))
+        });
+        if !follows {
             builder.insert(id, object, origin, workload);
         }
     }

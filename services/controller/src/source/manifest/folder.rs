@@ -5,6 +5,7 @@
 //! that cannot be looked into, and a mount that is gone, also at the first look after a restart.
 //! Looking twice at the same files says nothing.
 
+mod file;
 mod mounts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +18,14 @@ use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use self::file::{File, PublishedFiles};
 use self::mounts::Mounts;
 use super::ManifestError;
 use super::description::{
     DescribedObject, Description, Members, RolloutInputs, describe, workload_of,
 };
-use super::entry::{Entries, Entry, SharedContent};
+use super::entry::SharedContent;
 use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
-use super::parse::Finding;
 use super::scan::Scan;
 use super::validation::Validation;
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -109,15 +110,6 @@ struct Differences {
     new: BTreeMap<ResourceKey, Object>,
 }
 
-/// What is known of one file.
-#[derive(Debug)]
-struct File {
-    content: Result<blake3::Hash, String>,
-    /// What it describes, with what it described before and cannot say now.
-    entries: Vec<Entry>,
-    findings: Vec<Finding>,
-}
-
 impl Folder {
     /// A folder that was not looked at yet.
     pub fn new(name: impl Into<String>, allow_empty: bool) -> Self {
@@ -184,15 +176,17 @@ impl Folder {
         around: &Surroundings<'_>,
         identities: &mut dyn FnMut() -> ObjectIdentity,
     ) -> Result<Vec<SourceEvent>, ManifestError> {
-        let Surroundings { nodes, published, .. } = *around;
-        self.refuse_what_looks_like_an_accident(&scan, published)?;
+        let Surroundings { nodes, published, is_takeover, .. } = *around;
+        let published_files = PublishedFiles::new(published, is_takeover);
+        self.learn_mounts(&scan, around, &published_files);
+        self.refuse_what_looks_like_an_accident(&scan, published, &published_files)?;
         self.device = Some(scan.device);
         self.hide_missing_mounts(&mut scan);
-        let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
+        let is_changed = self.take_files(&scan, &published_files) || self.nodes != *nodes;
         self.skipped = scan.skipped;
         let is_due = !self.waiting.is_empty()
             || self.next_look.is_some_and(|at| at <= around.now)
-            || around.is_takeover;
+            || is_takeover;
         if self.is_first_look || is_changed || is_due {
             return Ok(self.describe(around, identities));
         }
@@ -262,22 +256,31 @@ impl Folder {
         members
     }
 
-    fn refuse_what_looks_like_an_accident(
+    /// Learns which mounts an earlier run had, or the controller that wrote before this one.
+    fn learn_mounts(
         &mut self,
         scan: &Scan,
-        published: &dyn PublishedObjects,
-    ) -> Result<(), ManifestError> {
+        around: &Surroundings<'_>,
+        published_files: &PublishedFiles<'_>,
+    ) {
         if self.is_first_look {
-            self.mounts = Mounts::published(published);
+            self.mounts = Mounts::published(around.published);
+        } else if around.is_takeover {
+            let has_all = |mount: &Path| has_all(scan, published_files, mount);
+            self.mounts.learn(Mounts::published(around.published), has_all);
         }
+    }
+
+    fn refuse_what_looks_like_an_accident(
+        &self,
+        scan: &Scan,
+        published: &dyn PublishedObjects,
+        published_files: &PublishedFiles<'_>,
+    ) -> Result<(), ManifestError> {
         if self.allow_empty {
             return Ok(());
         }
-        // A folder that has every file is the same one in another place.
-        let has_all = || {
-            let mut paths = published_manifests(published).map(|(path, _)| path);
-            paths.all(|path| scan.files.contains_key(Path::new(&path)))
-        };
+        let has_all = || has_all(scan, published_files, Path::new(""));
         if self.is_first_look && self.mounts.lack_root(scan) && !has_all() {
             return Err(ManifestError::Unmounted { folder: self.name.clone() });
         }
@@ -312,20 +315,23 @@ impl Folder {
         self.mounts.update(scan, &scan.unreadable_folders);
     }
 
-    /// Reads the files that changed; says whether any did.
-    fn take_files(&mut self, scan: &Scan, published: &dyn PublishedObjects) -> bool {
+    /// Reads the files that changed. Returns whether any did.
+    fn take_files(&mut self, scan: &Scan, published: &PublishedFiles<'_>) -> bool {
         let mut is_changed = false;
         let is_hidden =
             |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
-        if self.is_first_look && !scan.unreadable_folders.is_empty() {
-            for (path, object) in published_manifests(published) {
-                let path = PathBuf::from(path);
-                if is_hidden(&path)
-                    && let Some(entry) = Entries::restored(&object, &mut self.shared)
-                {
-                    let file = self.files.entry(path).or_insert_with(File::hidden);
-                    file.entries.push(entry);
-                }
+        let is_compared = self.is_first_look || published.is_takeover();
+        if is_compared && !scan.unreadable_folders.is_empty() {
+            let known = self.files.keys().map(PathBuf::as_path);
+            let hidden: BTreeSet<PathBuf> = known
+                .chain(published.paths())
+                .filter(|path| is_hidden(path))
+                .map(Path::to_owned)
+                .collect();
+            for path in hidden {
+                let before = self.files.remove(&path);
+                let file = File::hidden(&path, before, published, &mut self.shared);
+                self.files.insert(path, file);
             }
         }
         self.files.retain(|path, _| {
@@ -334,17 +340,13 @@ impl Folder {
             stays
         });
         for (path, text) in &scan.files {
-            let content = match text {
-                Ok(text) => Ok(blake3::hash(text.as_bytes())),
-                Err(reason) => Err(reason.clone()),
-            };
-            if self.files.get(path).is_some_and(|file| file.content == content) {
+            if self.files.get(path).is_some_and(|file| file.is_current(text, published)) {
                 continue;
             }
             is_changed = true;
             let before = self.files.remove(path);
-            let known = (published, self.validation, &mut self.shared);
-            let file = File::read(path, text, content, before, known);
+            let reading = (self.validation, &mut self.shared);
+            let file = File::read(path, text, before, published, reading);
             self.files.insert(path.clone(), file);
         }
         is_changed
@@ -475,52 +477,6 @@ impl Differences {
     }
 }
 
-impl File {
-    /// A file that cannot be seen since an earlier run.
-    fn hidden() -> Self {
-        let content = Err("hidden since an earlier run".to_owned());
-        Self { content, entries: Vec::new(), findings: Vec::new() }
-    }
-
-    fn read(
-        path: &Path,
-        text: &Result<String, String>,
-        content: Result<blake3::Hash, String>,
-        before: Option<Self>,
-        (published, validation, shared): (&dyn PublishedObjects, Validation, &mut SharedContent),
-    ) -> Self {
-        let mut read = match text {
-            Ok(text) if text.trim().is_empty() => {
-                // Some editors empty a file before they write it.
-                let is_new = before.is_none() && restored(path, published, shared).is_empty();
-                let reason = "the file is empty; to remove what it described, delete the file";
-                let finding = Finding::unreadable(None, reason);
-                let findings = if is_new { Vec::new() } else { vec![finding] };
-                Entries { entries: Vec::new(), findings }
-            }
-            Ok(text) => Entries::read(text, validation, shared),
-            Err(reason) => Entries {
-                entries: Vec::new(),
-                findings: vec![Finding::unreadable(None, reason.clone())],
-            },
-        };
-        if !read.is_whole() {
-            let earlier = match before {
-                Some(file) => file.entries,
-                None => restored(path, published, shared),
-            };
-            let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
-            let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
-            let mut broken = read.findings.iter_mut().filter(|finding| finding.leaves_out());
-            if let (false, Some(finding)) = (kept.is_empty(), broken.next()) {
-                finding.text.push_str("; what the file described before stays in place");
-            }
-            read.entries.extend(kept);
-        }
-        Self { content, entries: read.entries, findings: read.findings }
-    }
-}
-
 /// The published pods of each workload.
 fn members_of(published: &dyn PublishedObjects) -> Members {
     let mut members = Members::new();
@@ -547,26 +503,10 @@ fn described(published: &dyn PublishedObjects) -> usize {
     published.keys().iter().filter(|key| is_described(key)).count()
 }
 
-/// The objects that an earlier run published from manifests, each with the path of its file.
-fn published_manifests(
-    published: &dyn PublishedObjects,
-) -> impl Iterator<Item = (String, Value)> + '_ {
-    published.keys().into_iter().filter_map(|key| {
-        let object = published.get(&key)?.value();
-        let file = object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str()?.to_owned();
-        Some((file, object))
-    })
-}
-
-/// What an earlier run published from a file.
-fn restored(
-    path: &Path,
-    published: &dyn PublishedObjects,
-    shared: &mut SharedContent,
-) -> Vec<Entry> {
-    let path = path.to_string_lossy();
-    let from_file = published_manifests(published).filter(|(file, _)| *file == path);
-    from_file.filter_map(|(_, object)| Entries::restored(&object, shared)).collect()
+/// Whether every file below `folder` that something is published from is there: then it is the same one in another place.
+fn has_all(scan: &Scan, published: &PublishedFiles<'_>, folder: &Path) -> bool {
+    let mut paths = published.paths().filter(|path| path.starts_with(folder));
+    paths.all(|path| scan.files.contains_key(path))
 }
 
 /// The content of an object without its identity: equal content and past make the same object.

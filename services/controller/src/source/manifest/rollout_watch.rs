@@ -57,13 +57,19 @@ impl RolloutWatch {
         }
     }
 
-    /// What the next decision is made by. Another writer decides by the reports; a standby does not.
-    pub(super) fn decision(&mut self) -> Decision {
+    /// Whether a takeover waits for its decision.
+    pub(super) fn has_takeover(&self) -> bool {
+        self.takeover.is_some()
+    }
+
+    /// What the next decision is made by. Another writer decides by the reports; a standby does not. A takeover
+    /// waits for a look at the files (`is_look`).
+    pub(super) fn decision(&mut self, is_look: bool) -> Decision {
         self.note_role();
         self.began = Instant::now();
         let reports: Arc<dyn PodReports> =
             if self.is_writer { self.reports.clone() } else { Arc::new(NoReports) };
-        Decision { reports, takeover: self.takeover.take() }
+        Decision { reports, takeover: self.takeover.take_if(|_| is_look) }
     }
 
     /// Keeps a takeover that could not be decided for the next decision.

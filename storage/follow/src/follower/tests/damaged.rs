@@ -55,7 +55,7 @@ proptest! {
                     }
                 }
             };
-            tokio::time::timeout(WITHIN, followed).await.expect("it ends");
+            timeout(WITHIN, followed).await.expect("it ends");
         });
     }
 }

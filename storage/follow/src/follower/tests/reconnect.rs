@@ -110,3 +110,44 @@ async fn a_partition_without_records_for_long_is_no_reason_to_fold_anew() {
     drain(&mut follower, &log).await;
     owner.check_replay(&follower).await;
 }
+
+#[tokio::test]
+async fn a_partition_without_records_for_days_costs_no_new_fold_after_a_pause() {
+    for notes in [true, false] {
+        let log = log().await;
+        let mut owner = Owner::new(&log).await;
+        owner.set(&stream("node/a"), 1, Some("{}")).await;
+        let engine = Arc::new(MemoryEngine::new());
+        let mut follower = open(&log, &engine).await;
+        drain(&mut follower, &log).await;
+        for _ in 0..3 {
+            log.advance_clock(WINDOW_MS);
+            if notes {
+                follower.note_ends(&log).await.expect("noted");
+            }
+        }
+        // A record comes while the log is away.
+        log.set_available(false);
+        follower.next().await.expect_err("away");
+        follower.note_ends(&log).await.expect("the log may be away");
+        log.set_available(true);
+        owner.set(&stream("node/a"), 2, Some("{}")).await;
+        let reconnected = follower.reconnect(&log).await;
+        if !notes {
+            assert!(matches!(reconnected, Err(FollowError::Outdated { .. })), "{reconnected:?}");
+            continue;
+        }
+        reconnected.expect("it continues");
+        drain(&mut follower, &log).await;
+        owner.check_replay(&follower).await;
+        drop(follower);
+        // The notes are durable, and what is unread is never noted.
+        log.advance_clock(WINDOW_MS / 2 + 1);
+        let mut reopened = open(&log, &engine).await;
+        owner.set(&stream("node/a"), 3, Some("{}")).await;
+        log.advance_clock(WINDOW_MS);
+        reopened.note_ends(&log).await.expect("noted");
+        let reconnected = reopened.reconnect(&log).await;
+        assert!(matches!(reconnected, Err(FollowError::Outdated { .. })), "{reconnected:?}");
+    }
+}

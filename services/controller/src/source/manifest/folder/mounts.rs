@@ -42,6 +42,16 @@ impl Mounts {
         Self(mounts.collect())
     }
 
+    /// Takes up the mounts of another controller, but for those that are known and those whose files are all here, in
+    /// a place that is no mount. The folder itself is the same on both.
+    pub(super) fn learn(&mut self, of_another: Self, has_all: impl Fn(&Path) -> bool) {
+        for (path, device) in of_another.0 {
+            if !path.as_os_str().is_empty() && !self.0.contains_key(&path) && !has_all(&path) {
+                self.0.insert(path, device);
+            }
+        }
+    }
+
     /// The mounts that a scan does not find, or finds on another device and without a manifest.
     pub(super) fn missing(&self, scan: &Scan) -> Vec<PathBuf> {
         let is_missing = |(path, device): &(&PathBuf, &Device)| match scan.mounts.get(*path) {

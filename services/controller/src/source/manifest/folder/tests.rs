@@ -1,7 +1,9 @@
 //! One scan after another: the notices, what stays in place, and what stops the source.
 
 mod rollouts;
+mod takeovers;
 
+use headwater_object::payload::canonical;
 use serde_json::json;
 
 use super::*;
@@ -39,6 +41,8 @@ struct Story {
     identities: u64,
     reports: Reports,
     now: Timestamp,
+    /// Whether the next look takes over from another controller.
+    is_takeover: bool,
 }
 
 /// The events of a scan, as text, and its notices.
@@ -60,7 +64,27 @@ impl Story {
             identities: 0,
             reports: Reports::default(),
             now: Timestamp::UNIX_EPOCH,
+            is_takeover: false,
         }
+    }
+
+    /// Takes over from another controller; what follows is published with what that one published.
+    fn take_over(&mut self, writer: &Self) {
+        self.published.clone_from(&writer.published);
+        self.reports.clone_from(&writer.reports);
+        self.is_takeover = true;
+        self.update();
+        self.is_takeover = false;
+        // The comparison makes everything as this folder has it, and adopts UIDs.
+        let objects = self.folder.objects.iter().map(|(key, sent)| {
+            let mut value = sent.payload.value();
+            let known = writer.published.get(key).map(|known| known.uid.clone());
+            let uid = known.unwrap_or_else(|| uid_of(&value));
+            value["metadata"]["uid"] = json!(uid);
+            let payload = canonical(&value);
+            (key.clone(), PublishedObject { uid, resource_version: String::new(), payload })
+        });
+        self.published = objects.collect();
     }
 
     /// Every pod reports itself with this status.
@@ -109,7 +133,7 @@ impl Story {
         let around = Surroundings {
             nodes: &self.nodes,
             published: &self.published,
-            is_takeover: false,
+            is_takeover: self.is_takeover,
             reports: &self.reports,
             now: self.now,
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn rolling(image: &str) -> String {
+pub(super) fn rolling(image: &str) -> String {
     let rolling = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
     let mut deployment: Value = serde_json::from_str(&deployment("d", 2, image)).expect("JSON");
     deployment["spec"]["strategy"] = rolling;
@@ -49,30 +49,7 @@ fn a_takeover_continues_with_what_the_other_controller_published() {
     assert_eq!(standby.pods().len(), 3);
     writer.settle();
 
-    let around = Surroundings {
-        nodes: &writer.nodes,
-        published: &writer.published,
-        is_takeover: true,
-        reports: &writer.reports,
-        now: Timestamp::UNIX_EPOCH,
-    };
-    let events = standby.folder.describe(&around, &mut || ObjectIdentity {
-        uid: "new".to_owned(),
-        time: Timestamp::UNIX_EPOCH,
-    });
-    for event in events {
-        match event {
-            SourceEvent::Apply(object, _) => {
-                let (uid, payload) = (object.uid().to_owned(), object.payload().clone());
-                standby.published.insert(
-                    object.key().clone(),
-                    PublishedObject { uid, resource_version: String::new(), payload },
-                );
-            }
-            SourceEvent::Delete { key, .. } => drop(standby.published.remove(&key)),
-            other => panic!("{other:?}"),
-        }
-    }
+    standby.take_over(&writer);
     assert!(writer.pods().keys().eq(standby.pods().keys()), "{:?}", standby.pods());
 }
 
