@@ -7,3 +7,4 @@ pub(crate) mod log_files;
 pub(crate) mod mounts;
 pub(crate) mod paths;
 pub(crate) mod pod_store;
+pub(crate) mod runtime_note;

@@ -41,12 +41,14 @@ use crate::worker::{Places, ProbeTotals, WorkerDependencies};
 mod admission;
 mod claim_keeper;
 mod node_pods;
+mod pod_end;
 mod preemption;
 mod resize;
 mod supervisor;
 pub mod worker_set;
 
 pub use node_pods::{NodePods, WorkerEnded};
+pub use pod_end::EndedPods;
 
 use node_pods::PodQuery;
 use supervisor::Supervisor;
@@ -85,6 +87,12 @@ pub enum EdgedError {
     /// The pod worker's own files cannot be read.
     #[error("the directory of pods cannot be opened")]
     Store(#[from] FileError),
+    /// Pods still run that were to end.
+    #[error("containers of these pods still run: {pods}")]
+    PodsLeft {
+        /// Their keys.
+        pods: String,
+    },
     /// The socket cannot be made at which device plugins register.
     #[error("device plugins cannot register")]
     Devices(#[source] FileError),
@@ -119,11 +127,7 @@ impl Edged {
             config.devices = config.devices.or_else(|| opener.devices());
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let EdgedConfig { runtime: kind, node, dir, edge_socket, settings, .. } = &config;
-        let runtime = match kind {
-            RuntimeKind::Other(opener) => opener.open(node, dir, settings, notices).await?,
-            kind => NodeRuntime::open(kind, dir, edge_socket, settings, notices)?,
-        };
+        let runtime = open_runtime(&config, notices).await?;
         Self::start(config, edge, runtime, noticed)
     }
 
@@ -267,6 +271,18 @@ impl Edged {
         let task =
             tokio::spawn(supervisor.run(watched, noticed, queried, evicted, static_files, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
+    }
+}
+
+/// Opens the configured runtime, which sends the UID of every pod that changes to `notices`.
+async fn open_runtime(
+    config: &EdgedConfig,
+    notices: mpsc::Sender<PodUid>,
+) -> Result<NodeRuntime, RuntimeError> {
+    let EdgedConfig { runtime: kind, node, dir, edge_socket, settings, .. } = config;
+    match kind {
+        RuntimeKind::Other(opener) => opener.open(node, dir, settings, notices).await,
+        kind => NodeRuntime::open(kind, dir, edge_socket, settings, notices),
     }
 }
 

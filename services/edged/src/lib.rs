@@ -68,8 +68,10 @@ pub use config::{
 pub use cpus::exclusive_cpus;
 pub use disk::claim_record::{KeptClaim, kept_claims};
 pub use disk::file_error::FileError;
+pub use disk::runtime_note::RuntimeNote;
 pub use edged::{
-    ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, NodePods, WorkerEnded, worker_set,
+    ContainerLogs, Edged, EdgedError, EndedPods, Handle, NOTICES_MAX, NodePods, WorkerEnded,
+    worker_set,
 };
 pub use event::EventLevel;
 pub use metrics::{EdgedCounts, EdgedMetrics};

@@ -16,7 +16,7 @@ use headwater_edge::{
     Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
     LocalUser, StartError,
 };
-use headwater_edged::{Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, RuntimeKind};
+use headwater_edged::{Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle};
 use headwater_event::NodeName;
 use headwater_identity::Connector;
 use headwater_operator::{EdgeFailure, EdgeState, NodeView, RunningEdge};
@@ -32,6 +32,7 @@ use crate::database;
 use crate::metrics::Metrics;
 use crate::node::pod_server::{PodDoors, PodServer, PodServerError};
 use crate::node::reserve::{DiskReserve, NO_RESERVE, RESERVE_INTERVAL};
+use crate::pod_runtime::{PodRuntime, PodRuntimeError};
 use crate::settings::kubelet::Listen;
 use crate::settings::pods::PodBounds;
 use crate::settings::streams::Streams;
@@ -50,7 +51,7 @@ pub(crate) struct NodeSettings {
     /// The interval of the pod status snapshots besides those on change.
     pub(crate) sync_interval: Duration,
     /// The runtime of its pods; `None`: the pod worker is another process.
-    pub(crate) runtime: Option<RuntimeKind>,
+    pub(crate) runtime: Option<PodRuntime>,
     /// The bounds of its pods.
     pub(crate) pod_bounds: PodBounds,
     /// The door for API servers.
@@ -118,6 +119,9 @@ pub(crate) enum NodeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The pods have no runtime.
+    #[error(transparent)]
+    Runtime(#[from] PodRuntimeError),
     /// The kubelet's server does not listen.
     #[error(transparent)]
     PodServer(#[from] PodServerError),
@@ -177,7 +181,15 @@ impl Node {
         let node =
             Self { name: name.clone(), view, edged: None, pod_server: None, stop, supervising };
         let Some(runtime) = settings.runtime else { return Ok(node) };
-        let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
+        let edged_dir = dir.join("edged");
+        let runtime = match runtime.open(name, &edged_dir).await {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                node.end_edge().await;
+                return Err(error.into());
+            }
+        };
+        let mut edged = EdgedConfig::new(name.clone(), socket, edged_dir, runtime);
         edged.metrics = metrics.edged.of(name);
         settings.pod_bounds.set(&mut edged);
         let doors = match PodDoors::open(data.pod_socket(name)?, &settings.kubelet, None).await {

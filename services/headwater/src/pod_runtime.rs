@@ -1,7 +1,9 @@
 //! The runtime of a node's pods.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_cri::CriSettings;
@@ -10,10 +12,14 @@ use headwater_devices::DevicePlugins;
 use headwater_edged::devices::DeviceServer;
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{NodeRuntime, RuntimeError, RuntimeOpener};
-use headwater_edged::{ProcessConfig, RuntimeKind, Settings};
+use headwater_edged::{
+    Edged, EdgedConfig, EdgedError, EndedPods, FileError, ProcessConfig, RuntimeKind, RuntimeNote,
+    Settings, running_pods,
+};
 use headwater_event::NodeName;
 use headwater_settings::{InvalidSetting, Runtime};
 use headwater_telemetry::error_chain;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::settings::cri::Cri;
@@ -25,6 +31,31 @@ pub(crate) const SHIM: &str = "shim";
 /// thread, one arena, no thread caches, and freed memory returns to the system at once.
 const SHIM_HEAP: &str = "narenas:1,tcache:false,background_thread:false,dirty_decay_ms:0";
 
+/// The pods that another runtime ran are killed if they have not ended within this time after the start: a longer grace period
+/// is for pods that stay.
+const GRACE_LONGEST: Duration = Duration::from_mins(10);
+
+/// A path at which no edge listens.
+const NO_EDGE: &str = "/dev/null";
+
+/// The runtime of a node's pods, as it is set.
+#[derive(Clone, Debug)]
+pub(crate) struct PodRuntime {
+    pub(crate) kind: Runtime,
+    /// Whether pods may run as root with the runtime `process`.
+    pub(crate) allow_root: bool,
+    pub(crate) cri: Cri,
+}
+
+/// The runtime that a node's pods ran with last, as the note beside their records has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LastRuntime {
+    runtime: Runtime,
+    /// Only of a container runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cri: Option<Cri>,
+}
+
 /// There is no runtime of this kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PodRuntimeError {
@@ -34,6 +65,29 @@ pub(crate) enum PodRuntimeError {
     /// A setting of the container runtime is wrong.
     #[error("{}: {}", .0.key, .0.reason)]
     Setting(InvalidSetting),
+    /// The note of the last runtime cannot be used.
+    #[error("the note of the runtime that the pods of node {node} had before cannot be used")]
+    Note {
+        /// The node.
+        node: NodeName,
+        /// The cause.
+        source: FileError,
+    },
+    /// The pods of another runtime still run.
+    #[error(
+        "the pods of node {node} ran with {former}, and do not end: start that runtime, or remove {} if \
+         it is gone for good", note.display()
+    )]
+    Former {
+        /// The node.
+        node: NodeName,
+        /// The runtime.
+        former: String,
+        /// The file that names it.
+        note: PathBuf,
+        /// The cause.
+        source: Box<EdgedError>,
+    },
 }
 
 /// A container runtime, to be opened, and the storage drivers beside it.
@@ -67,15 +121,109 @@ impl RuntimeOpener for CriOpener {
     }
 }
 
+impl PodRuntime {
+    /// The runtime of the pods in the pod worker's directory `dir`. Ends first what another runtime ran there.
+    ///
+    /// # Errors
+    /// See [`PodRuntimeError`].
+    pub(crate) async fn open(
+        &self,
+        node: &NodeName,
+        dir: &Path,
+    ) -> Result<RuntimeKind, PodRuntimeError> {
+        let note = RuntimeNote::of(dir);
+        let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
+        let (last, own) = (LastRuntime::read(dir).map_err(unusable)?, LastRuntime::of(self));
+        if let Some(former) = last.as_ref().filter(|last| !last.is_same(&own)) {
+            tracing::info!(%node, former = %former, "the pods have another runtime now; they end");
+            let ending = Edged::clear(former.config(node, dir)?, GRACE_LONGEST).await;
+            let ended = ending.map_err(|source| PodRuntimeError::Former {
+                node: node.clone(),
+                former: former.to_string(),
+                note: note.path(),
+                source: Box::new(source),
+            })?;
+            tracing::info!(%node, pods = ended.ended.len(), "the pods of the former runtime ended");
+        }
+        if self.kind == Runtime::Hollow {
+            // Its pods end with this process.
+            note.remove().map_err(unusable)?;
+        } else if last.as_ref() != Some(&own) {
+            note.write(&own).map_err(unusable)?;
+        }
+        runtime(self.kind, self.allow_root, &self.cri)
+    }
+}
+
+impl LastRuntime {
+    fn of(runtime: &PodRuntime) -> Self {
+        let cri = (runtime.kind == Runtime::Cri).then(|| runtime.cri.clone());
+        Self { runtime: runtime.kind, cri }
+    }
+
+    /// The runtime of the pods in a pod worker's directory; `None` if none of them runs.
+    fn read(dir: &Path) -> Result<Option<Self>, FileError> {
+        if let Some(last) = RuntimeNote::of(dir).read()? {
+            return Ok(Some(last));
+        }
+        // Earlier versions wrote no note.
+        let process = || Self { runtime: Runtime::Process, cri: None };
+        Ok((!running_pods(dir)?.is_empty()).then(process))
+    }
+
+    /// Whether the pods of one go on under the other.
+    fn is_same(&self, other: &Self) -> bool {
+        let endpoint = |last: &Self| last.cri.as_ref().map(|cri| cri.socket().to_owned());
+        self.runtime == other.runtime && endpoint(self) == endpoint(other)
+    }
+
+    /// The configuration of a pod worker that ends the pods. It starts none.
+    fn config(&self, node: &NodeName, dir: &Path) -> Result<EdgedConfig, PodRuntimeError> {
+        let cri = self.cri.clone().unwrap_or_default();
+        // Nothing starts, so that the rights of containers do not matter.
+        let kind = runtime(self.runtime, true, &cri)?;
+        Ok(EdgedConfig::new(node.clone(), NO_EDGE.into(), dir.to_owned(), kind))
+    }
+}
+
+impl fmt::Display for LastRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cri {
+            Some(cri) => write!(f, "the container runtime at {}", cri.socket()),
+            None if self.runtime == Runtime::Process => f.write_str("the runtime process"),
+            None => f.write_str("the runtime hollow"),
+        }
+    }
+}
+
+/// Ends the pods in the pod worker's directory `dir` with the runtime that they ran with last, each within its own grace
+/// period but at most `grace`. They start again with the next pod worker.
+///
+/// # Errors
+/// See [`PodRuntimeError`].
+pub(crate) async fn end_pods(
+    node: &NodeName,
+    dir: &Path,
+    grace: Duration,
+) -> Result<EndedPods, PodRuntimeError> {
+    let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
+    let Some(last) = LastRuntime::read(dir).map_err(unusable)? else {
+        return Ok(EndedPods::default());
+    };
+    let ending = Edged::end_pods(last.config(node, dir)?, grace).await;
+    ending.map_err(|source| PodRuntimeError::Former {
+        node: node.clone(),
+        former: last.to_string(),
+        note: RuntimeNote::of(dir).path(),
+        source: Box::new(source),
+    })
+}
+
 /// The runtime `kind`. The caller decides whether pods may run as root with it.
 ///
 /// # Errors
 /// See [`PodRuntimeError`].
-pub(crate) fn runtime(
-    kind: Runtime,
-    allow_root: bool,
-    cri: &Cri,
-) -> Result<RuntimeKind, PodRuntimeError> {
+fn runtime(kind: Runtime, allow_root: bool, cri: &Cri) -> Result<RuntimeKind, PodRuntimeError> {
     Ok(match kind {
         Runtime::Hollow => RuntimeKind::Hollow,
         Runtime::Cri => RuntimeKind::Other(Arc::new(CriOpener {

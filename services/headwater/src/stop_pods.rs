@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use headwater_cli::args::StopPods;
 use headwater_cli::exit::{CommandResult, Failure, Outcome};
-use headwater_edged::pod::GRACE_MAX;
-use headwater_edged::{Edged, EdgedConfig, running_pods};
+use headwater_edged::pod::{GRACE_MAX, PodRecord};
 use headwater_event::NodeName;
-use headwater_settings::Runtime;
 
 use crate::data_dir::{DataDir, DataDirError};
-use crate::pod_runtime::runtime;
-use crate::settings::cri::Cri;
+use crate::pod_runtime::end_pods;
 
 /// Ends every pod of the data directory within its grace period.
 pub(crate) fn run(args: &StopPods) -> CommandResult {
@@ -29,30 +26,15 @@ pub(crate) fn run(args: &StopPods) -> CommandResult {
 
 async fn stop_all(data: &DataDir, grace: Option<Duration>) -> CommandResult {
     let (mut ended, mut left) = (0, Vec::new());
+    let name =
+        |pod: &PodRecord| format!("{}/{}", pod.key.namespace().unwrap_or_default(), pod.key.name());
     for (node, dir) in nodes(data)? {
-        let pods = running_pods(&dir)?;
-        if pods.is_empty() {
-            continue;
+        let pods = end_pods(&node, &dir, grace.unwrap_or(GRACE_MAX).min(GRACE_MAX)).await?;
+        for pod in &pods.ended {
+            println!("pod {} ended", name(pod));
         }
-        // Nothing starts, so that the rights of containers do not matter.
-        let config = EdgedConfig::new(
-            node,
-            dir.with_file_name("edge.sock"),
-            dir.clone(),
-            runtime(Runtime::Process, true, &Cri::default())?,
-        );
-        let edged = Edged::spawn(config).await?;
-        edged.stop_pods(grace.unwrap_or(GRACE_MAX).min(GRACE_MAX)).await;
-        let still: Vec<_> = running_pods(&dir)?.into_iter().map(|pod| pod.uid).collect();
-        for pod in pods {
-            let name = format!("{}/{}", pod.key.namespace().unwrap_or_default(), pod.key.name());
-            if still.contains(&pod.uid) {
-                left.push(name);
-            } else {
-                ended += 1;
-                println!("pod {name} ended");
-            }
-        }
+        ended += pods.ended.len();
+        left.extend(pods.left.iter().map(name));
     }
     if !left.is_empty() {
         let text = format!(

@@ -45,7 +45,7 @@ use crate::metrics::Metrics;
 use crate::node::pod_server::PodServerError;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
 use crate::part::signals::Signals;
-use crate::pod_runtime::{PodRuntimeError, runtime, shared_rights};
+use crate::pod_runtime::{PodRuntime, shared_rights};
 use crate::settings::controller::manifests_are_there;
 use crate::settings::kubelet::Listen;
 use crate::settings::kubernetes::Kubernetes;
@@ -66,8 +66,6 @@ enum UpError {
     Node(#[from] NodeError),
     #[error(transparent)]
     PodServer(#[from] PodServerError),
-    #[error(transparent)]
-    Runtime(#[from] PodRuntimeError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(transparent)]
@@ -229,7 +227,11 @@ impl Composition {
                 tls: None,
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
-                runtime: Some(runtime(settings.runtime, true, &settings.cri)?),
+                runtime: Some(PodRuntime {
+                    kind: settings.runtime,
+                    allow_root: true,
+                    cri: settings.cri.clone(),
+                }),
                 pod_bounds: PodBounds {
                     node_address: settings.node_address,
                     pressure: settings.pressure,

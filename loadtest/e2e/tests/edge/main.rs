@@ -4,6 +4,7 @@
 mod cloud;
 mod full_disk;
 mod process;
+mod runtime_change;
 mod survival;
 
 use std::fs;

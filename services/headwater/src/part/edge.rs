@@ -15,7 +15,7 @@ use headwater_telemetry::health::Health;
 use super::{Part, PartDependencies};
 use crate::node::{Node, NodeMetrics, NodeSettings, cuts};
 use crate::part;
-use crate::pod_runtime::{runtime, shared_rights};
+use crate::pod_runtime::{PodRuntime, shared_rights};
 use crate::settings::edge::EdgeSettings;
 
 /// An edge as a process.
@@ -55,12 +55,11 @@ impl Part for EdgePart {
             hubs,
             tls,
             sync_interval: settings.sync_interval,
-            runtime: match settings.runtime {
-                Some(kind) if settings.edged => {
-                    Some(runtime(kind, settings.allow_root, &settings.cri)?)
-                }
-                _ => None,
-            },
+            runtime: settings.runtime.filter(|_| settings.edged).map(|kind| PodRuntime {
+                kind,
+                allow_root: settings.allow_root,
+                cri: settings.cri,
+            }),
             pod_bounds,
             kubelet,
             streams: settings.streams,

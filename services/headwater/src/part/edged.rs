@@ -13,7 +13,7 @@ use headwater_telemetry::health::Health;
 use super::{Part, PartDependencies};
 use crate::node::pod_server::{PodDoors, PodServer, SharedSocket};
 use crate::part;
-use crate::pod_runtime::runtime;
+use crate::pod_runtime::PodRuntime;
 use crate::settings::edged::EdgedSettings;
 
 /// A pod worker as a process.
@@ -49,12 +49,14 @@ impl Part for EdgedPart {
         let dir = dependencies.data.node(&node);
         create_durably(&dir)?;
         let socket = std::path::absolute(socket)?;
-        let runtime = runtime(kind, settings.allow_root, &settings.cri)?;
+        let runtime = PodRuntime { kind, allow_root: settings.allow_root, cri: settings.cri };
+        let edged_dir = dir.join("edged");
+        let runtime = runtime.open(&node, &edged_dir).await?;
         let shared = settings.streams_socket.zip(streams_user);
         let shared = shared.map(|(socket, user)| SharedSocket { socket, user });
         let doors = PodDoors::open(dependencies.data.pod_socket(&node)?, &listen, shared).await?;
         let metrics = EdgedMetrics::new(&dependencies.metrics.registry)?.of(&node);
-        let mut config = EdgedConfig::new(node, socket, dir.join("edged"), runtime);
+        let mut config = EdgedConfig::new(node, socket, edged_dir, runtime);
         bounds.set(&mut config);
         let config = EdgedConfig { metrics, kubelet_port: doors.port, ..config };
         let edged = Edged::spawn(config).await?;

@@ -101,12 +101,17 @@ impl Cri {
         Ok((!dir.is_empty()).then(settings))
     }
 
+    /// The socket of the runtime.
+    pub(crate) fn socket(&self) -> &str {
+        self.endpoint.strip_prefix(UNIX).unwrap_or(&self.endpoint)
+    }
+
     /// The settings of the runtime.
     ///
     /// # Errors
     /// As [`Cri::check`].
     pub(crate) fn settings(&self) -> Result<CriSettings, InvalidSetting> {
-        let endpoint = self.endpoint.strip_prefix(UNIX).unwrap_or(&self.endpoint);
+        let endpoint = self.socket();
         if !endpoint.starts_with('/') {
             let what = format!(
                 "{:?} is no socket: set an absolute path, such as {ENDPOINT_DEFAULT}",

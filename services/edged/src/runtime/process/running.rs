@@ -8,7 +8,7 @@ use crate::disk::paths::{Paths, entries};
 use crate::disk::pod_store::PodStore;
 use crate::pod::{PodRecord, PodUid};
 
-/// The pods in the pod worker's directory `dir` of which a container runs, by namespace and name.
+/// The pods in the pod worker's directory `dir` of which the process runtime runs a container, by namespace and name.
 /// Call it while no pod worker uses the directory.
 ///
 /// # Errors

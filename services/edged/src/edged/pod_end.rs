@@ -1,0 +1,91 @@
+//! The end of all pods of a directory, while no pod worker uses it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use headwater_telemetry::error_chain;
+use tokio::sync::mpsc;
+
+use super::{Edged, EdgedError};
+use crate::api::client::EdgeClient;
+use crate::config::EdgedConfig;
+use crate::disk::pod_store::PodStore;
+use crate::pod::PodRecord;
+use crate::pod::PodUid;
+use crate::runtime::{NodeRuntime, RunState, RuntimeError};
+
+/// The pods of which a container ran, by namespace and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndedPods {
+    /// They have ended.
+    pub ended: Vec<PodRecord>,
+    /// A container of them still runs.
+    pub left: Vec<PodRecord>,
+}
+
+impl Edged {
+    /// Ends every pod in the pod worker's directory, each within its own grace period but at most `grace`. The edge is not
+    /// asked for anything. The next pod worker starts the pods again.
+    ///
+    /// # Errors
+    /// See [`EdgedError`]. Nothing was ended.
+    pub async fn end_pods(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
+        Ok(end(config, grace).await?.1)
+    }
+
+    /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
+    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last: a pod that
+    /// has ended does not run again.
+    ///
+    /// # Errors
+    /// See [`EdgedError`]. It can be repeated.
+    pub async fn clear(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
+        let (dir, removed_at_once) = (config.dir.clone(), config.settings.remove_workers);
+        let (runtime, pods) = end(config, grace).await?;
+        if !pods.left.is_empty() {
+            let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
+            return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
+        }
+        let records = records(&runtime, &dir)?;
+        let removals = stream::iter(records.iter().map(|record| remove(&runtime, record)));
+        let removed: Vec<_> = removals.buffer_unordered(removed_at_once.max(1)).collect().await;
+        removed.into_iter().collect::<Result<(), RuntimeError>>()?;
+        Ok(pods)
+    }
+}
+
+async fn end(config: EdgedConfig, grace: Duration) -> Result<(NodeRuntime, EndedPods), EdgedError> {
+    let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
+    let (notices, noticed) = mpsc::channel::<PodUid>(super::NOTICES_MAX);
+    let runtime = super::open_runtime(&config, notices).await?;
+    let records = records(&runtime, &config.dir)?.into_iter();
+    let mut running: Vec<_> = records.filter(|pod| runs(&runtime, pod)).collect();
+    running.sort_by(|one, other| one.key.cmp(&other.key));
+    if !running.is_empty() {
+        Edged::start(config, edge, runtime.clone(), noticed)?.stop_pods(grace).await;
+    }
+    let (left, ended) = running.into_iter().partition(|pod| runs(&runtime, pod));
+    Ok((runtime, EndedPods { ended, left }))
+}
+
+/// The records of pods that outlive their pod worker.
+fn records(runtime: &NodeRuntime, dir: &Path) -> Result<Vec<PodRecord>, EdgedError> {
+    let is_persistent = runtime.features().persistent;
+    Ok(if is_persistent { PodStore::open(dir)?.pods() } else { Vec::new() })
+}
+
+fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
+    let is_running = |state: &RunState| matches!(state, RunState::Running { .. });
+    runtime.pod(&pod.uid).containers.values().any(|container| is_running(&container.state))
+}
+
+async fn remove(runtime: &NodeRuntime, pod: &PodRecord) -> Result<(), RuntimeError> {
+    if let Some(drivers) = runtime.drivers() {
+        drivers.unpublish(&pod.uid).await?;
+    }
+    runtime.remove(pod).await.inspect_err(|error| {
+        tracing::warn!(pod = %pod.key, message = error_chain(error), "a pod is not removed");
+    })
+}
