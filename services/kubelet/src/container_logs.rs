@@ -4,17 +4,15 @@
 
 mod lines;
 
-use std::fs::Metadata;
 use std::io::{self, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use headwater_edged::log_file::{self, LogFile};
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{LogQuery, RunState};
-use headwater_edged::{ContainerLogs, NodePods, log_file};
+use headwater_edged::{ContainerLogs, NodePods};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
@@ -86,8 +84,7 @@ pub(crate) async fn answer(
         previous: options.previous,
     };
     let logs = pods.logs();
-    let files = logs.files(&query).map_err(|error| error.to_string())?;
-    if files.is_empty() {
+    if logs.files(&query).map_err(|error| error.to_string())?.is_empty() {
         return Err(not_written(pod, path, options.previous));
     }
     let running = pods.runtime().pod(uid).containers.get(&path.container).and_then(|history| {
@@ -100,7 +97,7 @@ pub(crate) async fn answer(
     let mut reader =
         LogReader { logs, query, pods: pods.clone(), uid: uid.clone(), attempt, lines, chunks };
     tokio::spawn(async move {
-        if let Err(Stop::File(error)) = reader.send_all(files, tail).await {
+        if let Err(Stop::File(error)) = reader.send_all(tail).await {
             tracing::debug!(%error, "a log was not sent to its end");
             // The connection breaks off, so that the client does not take it for the end.
             let _ = reader.chunks.send(Err(error)).await;
@@ -113,62 +110,51 @@ pub(crate) async fn answer(
 }
 
 impl LogReader {
-    async fn send_all(&mut self, files: Vec<PathBuf>, tail: Option<u64>) -> Result<(), Stop> {
+    async fn send_all(&mut self, tail: Option<u64>) -> Result<(), Stop> {
         let chunks = self.chunks.clone();
-        let mut starts = match tail {
+        let opened = log_file::open_all(|| self.logs.files(&self.query)).await?;
+        let mut files = match tail {
             // A file without line ends is read from its end to its beginning.
             Some(rows) => tokio::select! {
-                starts = log_file::last_rows(files, rows) => starts?,
+                starts = log_file::last_rows(opened, rows) => starts?,
                 () = chunks.closed() => return Err(Stop::Client),
             },
-            None => files.into_iter().map(|path| (path, 0)).collect(),
+            None => from_their_starts(opened),
         };
-        let Some((mut path, mut from)) = starts.pop() else { return Ok(()) };
-        for (path, from) in starts {
-            if let Some((mut file, _)) = log_file::open(&path).await? {
-                file.seek(SeekFrom::Start(from)).await?;
-                self.send_rest(&mut file).await?;
+        while let Some((mut newest, from)) = files.pop() {
+            for (mut older, from) in files {
+                older.file.seek(SeekFrom::Start(from)).await?;
+                self.send_rest(&mut older.file).await?;
             }
+            newest.file.seek(SeekFrom::Start(from)).await?;
+            files = from_their_starts(self.follow(&mut newest).await?);
         }
-        loop {
-            // A file that is missing was rotated away meanwhile.
-            let Some((mut file, opened)) = log_file::open(&path).await? else { return Ok(()) };
-            file.seek(SeekFrom::Start(from)).await?;
-            match self.follow(&mut file, &opened).await? {
-                Some(next) => (path, from) = (next, 0),
-                None => return Ok(()),
-            }
-        }
+        Ok(())
     }
 
-    /// Sends a file until its run has ended, or another file is the newest: returns that.
-    async fn follow(
-        &mut self,
-        file: &mut File,
-        opened: &Metadata,
-    ) -> Result<Option<PathBuf>, Stop> {
+    /// Sends a file until its run has ended, or others come after it: returns those.
+    async fn follow(&mut self, log: &mut LogFile) -> Result<Vec<LogFile>, Stop> {
         let mut quiet = 0;
         loop {
             // Before the read: what was written before an end that is seen here is read now.
             let is_writing = self.is_writing();
-            let next =
-                if self.attempt.is_some() { self.next(opened.ino(), is_writing)? } else { None };
-            let sent = self.send_rest(file).await?;
-            if next.is_some() {
+            let next = self.next(log, is_writing).await?;
+            let sent = self.send_rest(&mut log.file).await?;
+            if !next.is_empty() {
                 return Ok(next);
             }
             quiet = if sent == 0 && !is_writing { quiet + 1 } else { 0 };
             if self.attempt.is_none() || quiet >= QUIET_LOOKS {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             tokio::select! {
                 () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
                 () = self.chunks.closed() => return Err(Stop::Client),
             }
             // A log of one file is truncated when it is full.
-            let at = file.stream_position().await?;
-            if file.metadata().await?.len() < at {
-                file.seek(SeekFrom::Start(0)).await?;
+            let at = log.file.stream_position().await?;
+            if log.file.metadata().await?.len() < at {
+                log.file.seek(SeekFrom::Start(0)).await?;
                 self.lines.begin_anew();
             }
         }
@@ -183,17 +169,16 @@ impl LogReader {
         })
     }
 
-    /// The file that comes after the one with this inode.
-    fn next(&self, inode: u64, is_writing: bool) -> io::Result<Option<PathBuf>> {
-        let files = self.logs.files(&self.query)?;
-        let inode_of = |path: &PathBuf| path.symlink_metadata().ok().map(|found| found.ino());
-        let at = files.iter().position(|path| inode_of(path) == Some(inode));
-        Ok(match at {
-            Some(at) => files.get(at + 1).cloned(),
-            // Rotated away; or the files are of the next run, which is not followed.
-            None if is_writing => files.last().cloned(),
-            None => None,
-        })
+    /// The files of the followed run that come after `log`.
+    async fn next(&self, log: &LogFile, is_writing: bool) -> io::Result<Vec<LogFile>> {
+        let list = || self.logs.files(&self.query);
+        if self.attempt.is_none() || log_file::is_newest(list, log)? {
+            return Ok(Vec::new());
+        }
+        let files = log_file::open_all(list).await?;
+        let is_there = files.iter().any(|file| file.is(log));
+        // Rotated away; or the files are of the next run, which is not followed.
+        Ok(if is_there || is_writing { log_file::after(files, log) } else { Vec::new() })
     }
 
     /// Sends what a file has from here on; returns how many bytes it had.
@@ -214,6 +199,10 @@ impl LogReader {
             }
         }
     }
+}
+
+fn from_their_starts(files: Vec<LogFile>) -> Vec<(LogFile, u64)> {
+    files.into_iter().map(|file| (file, 0)).collect()
 }
 
 /// Why a container has no log, in a kubelet's words.

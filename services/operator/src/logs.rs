@@ -3,11 +3,11 @@
 mod container;
 mod line;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_controller::Filter;
-use headwater_edged::log_file;
+use headwater_edged::log_file::{self, LogFile};
 use headwater_edged::runtime::LogQuery;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::{LogsChunk, LogsRequest};
@@ -55,7 +55,7 @@ pub(super) async fn logs(
         ))
     })?;
     let chosen = container::choose(&pod, &request)?;
-    let mut written: Vec<(Paths, Vec<PathBuf>, LineFormat)> = Vec::new();
+    let mut written: Vec<(Paths, LineFormat)> = Vec::new();
     for container in &chosen.names {
         let query = LogQuery {
             namespace: request.namespace.clone(),
@@ -65,14 +65,14 @@ pub(super) async fn logs(
         };
         let logs = logs.clone();
         let paths: Paths = Box::new(move || logs.files(&query));
-        let found = paths().map_err(|error| internal(&error))?;
-        if found.is_empty() && !request.follow && !request.all_containers {
+        let is_absent = paths().map_err(|error| internal(&error))?.is_empty();
+        if is_absent && !request.follow && !request.all_containers {
             return Err(container::not_written(&pod, &request, container));
         }
         let prefix = request.prefix.then(|| format!("[pod/{}/{container}] ", request.pod));
         let form =
             LineFormat { since_ms: request.since_ms, timestamps: request.timestamps, prefix };
-        written.push((paths, found, form));
+        written.push((paths, form));
     }
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     tokio::spawn(send_all(written, chosen.note, request, sender));
@@ -80,7 +80,7 @@ pub(super) async fn logs(
 }
 
 async fn send_all(
-    written: Vec<(Paths, Vec<PathBuf>, LineFormat)>,
+    written: Vec<(Paths, LineFormat)>,
     note: String,
     request: LogsRequest,
     sender: Chunks,
@@ -90,11 +90,11 @@ async fn send_all(
         let _ = sender.send(Ok(LogsChunk { note, ..LogsChunk::default() })).await;
     }
     let mut following = tokio::task::JoinSet::new();
-    for (paths, found, form) in written {
+    for (paths, form) in written {
         let (follow, tail, sender) = (request.follow, request.tail, sender.clone());
         let sending = async move {
             let mut lines = LineFormatter::new(form);
-            if let Err(error) = send(found, tail, follow, &paths, &mut lines, &sender).await {
+            if let Err(error) = send(tail, follow, &paths, &mut lines, &sender).await {
                 let _ = sender.send(Err(error)).await;
             }
         };
@@ -109,28 +109,33 @@ async fn send_all(
 
 /// Sends the files of one container, the last `tail` lines of them if given.
 async fn send(
-    found: Vec<PathBuf>,
     tail: Option<u64>,
     follow: bool,
     paths: &Paths,
     lines: &mut LineFormatter,
     sender: &Chunks,
 ) -> std::io::Result<()> {
+    let opened = log_file::open_all(paths).await?;
+    let from_their_starts =
+        |files: Vec<LogFile>| files.into_iter().map(|file| (file, 0)).collect::<Vec<_>>();
     let mut files = match tail {
         // A file without line ends is read from its end to its beginning.
         Some(rows) => tokio::select! {
-            found = log_file::last_rows(found, rows) => found?,
+            found = log_file::last_rows(opened, rows) => found?,
             () = sender.closed() => return Ok(()),
         },
-        None => found.into_iter().map(|path| (path, 0)).collect(),
+        None => from_their_starts(opened),
     };
+    let mut read: Option<LogFile> = None;
     loop {
-        let newest = files.last().map(|(path, _)| path.clone());
-        for (path, from) in &files {
-            let follow_this = follow && Some(path) == newest.as_ref();
-            if !send_file(path, *from, follow_this, paths, lines, sender).await? {
+        let count = files.len();
+        for (index, (mut log, from)) in files.into_iter().enumerate() {
+            let is_followed = follow && index + 1 == count;
+            log.file.seek(std::io::SeekFrom::Start(from)).await?;
+            if !send_file(&mut log, is_followed, paths, lines, sender).await? {
                 return Ok(());
             }
+            read = Some(log);
         }
         if !follow {
             return Ok(());
@@ -140,27 +145,28 @@ async fn send(
             () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
             () = sender.closed() => return Ok(()),
         }
-        files = paths()?.pop().into_iter().map(|path| (path, 0)).collect();
+        let opened = log_file::open_all(paths).await?;
+        files = from_their_starts(match &read {
+            Some(read) => log_file::after(opened, read),
+            None => opened,
+        });
     }
 }
 
 /// Sends one file; a followed one until it is no longer the newest, and what came into it until then.
 /// Returns `false` if the client has disconnected.
 async fn send_file(
-    path: &Path,
-    from: u64,
+    log: &mut LogFile,
     follow: bool,
     paths: &Paths,
     lines: &mut LineFormatter,
     sender: &Chunks,
 ) -> std::io::Result<bool> {
-    // A missing file was rotated away meanwhile.
-    let Some((mut file, opened)) = log_file::open(path).await? else { return Ok(true) };
-    let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
+    let mut at = log.file.stream_position().await?;
     let mut bytes = vec![0; CHUNK_BYTES];
     let (mut is_newest, mut is_followed) = (true, true);
     loop {
-        let read = file.read(&mut bytes).await?;
+        let read = log.file.read(&mut bytes).await?;
         at += read as u64;
         if read > 0 {
             let data = lines.of(&bytes[..read]);
@@ -182,27 +188,14 @@ async fn send_file(
             () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
             () = sender.closed() => return Ok(false),
         }
-        if began_anew(&file, at).await? {
-            at = file.seek(std::io::SeekFrom::Start(0)).await?;
+        if began_anew(&log.file, at).await? {
+            at = log.file.seek(std::io::SeekFrom::Start(0)).await?;
             lines.begin_anew();
         }
         // The lines from before the rotation remain to be read. A writer that does not rotate its file
         // itself writes to the old one for a moment after the new one is there: the next look comes after it.
         is_newest = is_followed;
-        is_followed = is_still_newest(paths, &opened).await?;
-    }
-}
-
-/// Whether the newest log is the opened file, perhaps under another name: a rotated file is the newest
-/// until its writer opens the next one.
-async fn is_still_newest(paths: &Paths, opened: &std::fs::Metadata) -> std::io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let Some(newest) = paths()?.pop() else { return Ok(false) };
-    match tokio::fs::symlink_metadata(newest).await {
-        Ok(now) => Ok(now.ino() == opened.ino() && now.dev() == opened.dev()),
-        // It was renamed at this moment.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
+        is_followed = log_file::is_newest(paths, log)?;
     }
 }
 

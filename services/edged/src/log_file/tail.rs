@@ -1,11 +1,10 @@
 //! The start of the last lines in log files.
 
 use std::io::SeekFrom;
-use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::open;
+use super::LogFile;
 
 /// The bytes of one read, from the end of a file towards its beginning.
 const STEP_BYTES: usize = 64 << 10;
@@ -14,13 +13,13 @@ const STEP_BYTES: usize = 64 << 10;
 /// files alone.
 ///
 /// # Errors
-/// As [`open`].
-pub async fn last_rows(paths: Vec<PathBuf>, rows: u64) -> std::io::Result<Vec<(PathBuf, u64)>> {
+/// The errors of the file system.
+pub async fn last_rows(files: Vec<LogFile>, rows: u64) -> std::io::Result<Vec<(LogFile, u64)>> {
     let mut left = rows;
     let mut found = Vec::new();
-    for path in paths.into_iter().rev() {
-        let (from, rows) = last_rows_of(&path, left).await?;
-        found.push((path, from));
+    for mut file in files.into_iter().rev() {
+        let (from, rows) = last_rows_of(&mut file, left).await?;
+        found.push((file, from));
         left -= rows.min(left);
         if left == 0 {
             break;
@@ -31,9 +30,8 @@ pub async fn last_rows(paths: Vec<PathBuf>, rows: u64) -> std::io::Result<Vec<(P
 }
 
 /// Returns the offset of the last `rows` rows of a file, and their number.
-async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
-    let Some((mut file, metadata)) = open(path).await? else { return Ok((0, 0)) };
-    let end = metadata.len();
+async fn last_rows_of(log: &mut LogFile, rows: u64) -> std::io::Result<(u64, u64)> {
+    let (file, end) = (&mut log.file, log.metadata.len());
     if rows == 0 || end == 0 {
         return Ok((end, 0));
     }
@@ -42,7 +40,7 @@ async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
         let from = at.saturating_sub(STEP_BYTES as u64);
         let mut bytes = Vec::with_capacity(STEP_BYTES);
         file.seek(SeekFrom::Start(from)).await?;
-        (&mut file).take(at - from).read_to_end(&mut bytes).await?;
+        (&mut *file).take(at - from).read_to_end(&mut bytes).await?;
         for (index, byte) in bytes.iter().enumerate().rev() {
             let next = from + index as u64 + 1;
             // No row begins after the end of the last one.
@@ -60,7 +58,18 @@ async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use super::super::open_all;
     use super::*;
+
+    /// The starts of the last rows, each in the path at which its file is.
+    async fn starts_in(paths: &[PathBuf], rows: u64) -> Vec<(PathBuf, u64)> {
+        let files = open_all(|| Ok(paths.to_vec())).await.expect("opened");
+        let found = last_rows(files, rows).await.expect("readable");
+        let path = |file: &LogFile| paths.iter().find(|path| file.is_at(path) == Some(true));
+        found.into_iter().map(|(file, from)| (path(&file).expect("one").clone(), from)).collect()
+    }
 
     /// Checks where the last rows of two files start, the older one first. Each case has the number of rows, and a start
     /// in a file by its number.
@@ -73,8 +82,7 @@ mod tests {
         for (rows, starts) in cases {
             let expected: Vec<_> =
                 starts.iter().map(|(file, start)| (files[*file].clone(), *start)).collect();
-            let found = last_rows(files.to_vec(), *rows).await.expect("readable");
-            assert_eq!(found, expected, "{rows}");
+            assert_eq!(starts_in(&files, *rows).await, expected, "{rows}");
         }
     }
 
@@ -107,8 +115,7 @@ mod tests {
         let path = dir.path().join("log");
         let long = "x".repeat(STEP_BYTES * 2);
         std::fs::write(&path, format!("first\n{long}\nlast\n")).expect("written");
-        let found = last_rows(vec![path.clone()], 2).await.expect("readable");
-        assert_eq!(found, [(path, 6)]);
+        assert_eq!(starts_in(std::slice::from_ref(&path), 2).await, [(path, 6)]);
     }
 
     #[tokio::test]
@@ -122,8 +129,8 @@ mod tests {
         let mut file = std::fs::File::create(&path).expect("made");
         file.seek(SeekFrom::Start(END)).expect("a place");
         file.write_all(b"\n1\n2\n3\n").expect("written");
-        let found = last_rows(vec![path.clone()], 2);
-        let found = tokio::time::timeout(std::time::Duration::from_secs(20), found).await;
-        assert_eq!(found.expect("the beginning is not read").expect("readable"), [(path, END + 3)]);
+        let paths = [path.clone()];
+        let found = tokio::time::timeout(std::time::Duration::from_secs(20), starts_in(&paths, 2));
+        assert_eq!(found.await.expect("the beginning is not read"), [(path, END + 3)]);
     }
 }

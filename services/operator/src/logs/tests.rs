@@ -28,10 +28,11 @@ fn paths_of(path: &Path) -> Paths {
 /// Returns the printed form of one whole file.
 fn read(path: &Path, tail: Option<u64>) -> std::io::Result<Vec<u8>> {
     let (sender, mut receiver) = mpsc::channel(CHUNKS_MAX);
-    let found = vec![path.to_owned()];
     let sending = async move {
         let mut lines = LineFormatter::new(LineFormat::default());
-        send(found, tail, false, &paths_of(path), &mut lines, &sender).await
+        let path = path.to_owned();
+        let paths: Paths = Box::new(move || Ok(vec![path.clone()]));
+        send(tail, false, &paths, &mut lines, &sender).await
     };
     let collecting = async {
         let mut shown = Vec::new();
@@ -92,10 +93,10 @@ fn a_followed_file_may_be_emptied_and_rotated_and_no_line_is_lost() {
     fs::write(&path, row("first, and long").repeat(3)).expect("written");
     let runtime = runtime();
     let (sender, mut receiver) = mpsc::channel(CHUNKS_MAX);
-    let (found, paths) = (vec![path.clone()], paths_of(&path));
+    let paths = paths_of(&path);
     let following = runtime.spawn(async move {
         let mut lines = LineFormatter::new(LineFormat::default());
-        send(found, None, true, &paths, &mut lines, &sender).await
+        send(None, true, &paths, &mut lines, &sender).await
     });
     let mut shown = String::new();
     let mut until = |end: &str| {
