@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::task;
 
-/// The folder of the results, without the root. The library's default, which neither runtime changes.
-const FOLDER: &str = "var/lib/cni/results";
+/// The folder of the results, from the root. The library's default, which neither runtime changes.
+const FOLDER: [&str; 4] = ["var", "lib", "cni", "results"];
 
 /// A younger file may be half written. A write takes less than a millisecond.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
@@ -23,8 +23,10 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 /// Removes the results that a power cut tore. To be called when the runtime at `socket` does not stop a sandbox; the next
 /// call can succeed.
 pub(crate) async fn remove_torn(socket: &Path) {
-    let folder = root(socket).await.join(FOLDER);
+    let root = foreign_root(socket).await;
     let removing = task::spawn_blocking(move || {
+        let own = || Path::new("/").join(FOLDER.iter().collect::<PathBuf>());
+        let folder = root.and_then(|root| folder_below(&root)).unwrap_or_else(own);
         torn(&folder, SystemTime::now()).iter().for_each(|file| remove(file));
     });
     if let Err(error) = removing.await {
@@ -32,13 +34,26 @@ pub(crate) async fn remove_torn(socket: &Path) {
     }
 }
 
-/// The root folder of the runtime at `socket`, which may see other files than this process. If the runtime is in no
-/// process namespace of this process, their root folders count as one.
-async fn root(socket: &Path) -> PathBuf {
+/// The root folder of the runtime at `socket`, which may see other files than this process; `None` if the runtime is in no
+/// process namespace of this process.
+async fn foreign_root(socket: &Path) -> Option<PathBuf> {
     let peer = UnixStream::connect(socket).await.and_then(|stream| stream.peer_cred());
     // The kernel gives zero for a process outside the namespace.
-    let pid = peer.ok().and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
-    pid.map_or_else(|| PathBuf::from("/"), |pid| PathBuf::from(format!("/proc/{pid}/root")))
+    let pid = peer.ok()?.pid().filter(|pid| *pid > 0)?;
+    Some(PathBuf::from(format!("/proc/{pid}/root")))
+}
+
+/// The folder of the results below a root; `None` if it cannot be read, or leads over a link: this process would follow
+/// it among its own files.
+fn folder_below(root: &Path) -> Option<PathBuf> {
+    let mut folder = root.to_owned();
+    for name in FOLDER {
+        folder.push(name);
+        if !folder.symlink_metadata().ok()?.is_dir() {
+            return None;
+        }
+    }
+    folder.read_dir().is_ok().then_some(folder)
 }
 
 fn remove(file: &Path) {
@@ -66,7 +81,8 @@ fn torn(folder: &Path, now: SystemTime) -> Vec<PathBuf> {
         Err(_) => true,
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| it.is_file());
+    let files = entries.map(|entry| entry.path()).filter(is_file);
     files.filter(|path| !is_whole(path) && !is_written(path)).collect()
 }
 
@@ -91,5 +107,22 @@ mod tests {
             assert_eq!(found, [folder.join("empty"), folder.join("half")]);
         }
         assert_eq!(torn(&folder.join("absent"), now), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn no_link_leads_out_of_the_root_of_the_runtime() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (root, outside) = (root.path(), tempfile::tempdir().expect("a folder"));
+        let results = root.join("var/lib/cni/results");
+        assert_eq!(folder_below(root), None);
+        fs::create_dir_all(&results).expect("made");
+        assert_eq!(folder_below(root), Some(results.clone()));
+        let precious = outside.path().join("precious");
+        fs::write(&precious, "text").expect("written");
+        std::os::unix::fs::symlink(&precious, results.join("link")).expect("linked");
+        assert_eq!(torn(&results, SystemTime::now() + WRITTEN_WITHIN), Vec::<PathBuf>::new());
+        fs::remove_dir_all(&results).expect("removed");
+        std::os::unix::fs::symlink(outside.path(), &results).expect("linked");
+        assert_eq!(folder_below(root), None);
     }
 }

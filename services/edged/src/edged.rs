@@ -128,7 +128,7 @@ impl Edged {
         }
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let runtime = open_runtime(&config, notices).await?;
-        Self::start(config, edge, runtime, noticed)
+        Self::start(config, edge, runtime, noticed, None)
     }
 
     /// Starts a pod worker with this runtime instead of the configured one. `noticed` receives the
@@ -142,14 +142,16 @@ impl Edged {
         noticed: mpsc::Receiver<PodUid>,
     ) -> Result<Handle, EdgedError> {
         let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
-        Self::start(config, edge, runtime, noticed)
+        Self::start(config, edge, runtime, noticed, None)
     }
 
+    /// With `ending`, the pods end within this time at most, and nothing else is done.
     fn start(
         config: EdgedConfig,
         edge: EdgeClient,
         runtime: NodeRuntime,
         noticed: mpsc::Receiver<PodUid>,
+        ending: Option<Duration>,
     ) -> Result<Handle, EdgedError> {
         let EdgedConfig {
             node,
@@ -265,8 +267,12 @@ impl Edged {
             claims.subscribe(),
             cancel.clone(),
         ));
-        let supervisor =
+        let mut supervisor =
             Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
+        if let Some(grace) = ending {
+            // Before it sees that no file of a static pod is there.
+            supervisor.stop(grace);
+        }
         let (stop_pods, stopped) = oneshot::channel();
         let task =
             tokio::spawn(supervisor.run(watched, noticed, queried, evicted, static_files, stopped));
@@ -367,6 +373,12 @@ impl Handle {
         let remaining = self.join().await;
         self.cancel.cancel();
         remaining
+    }
+
+    /// Waits until the pods have ended that were to end from the start, then stops the pod worker.
+    async fn ended(mut self) {
+        self.join().await;
+        self.cancel.cancel();
     }
 
     async fn join(&mut self) -> usize {

@@ -80,7 +80,7 @@ pub fn is_newest(list: impl Fn() -> io::Result<Vec<PathBuf>>, read: &LogFile) ->
 
 /// The files after `read`: all of them, if it is not there any more.
 pub fn after(mut files: Vec<LogFile>, read: &LogFile) -> Vec<LogFile> {
-    match files.iter().position(|file| file.is(read)) {
+    match files.iter().rposition(|file| file.is(read)) {
         Some(at) => files.split_off(at + 1),
         None => files,
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use headwater_cri::CriSettings;
+use headwater_cri::{CriSettings, OpenError};
 use headwater_csi::{CsiSettings, CsiVolumes};
 use headwater_devices::DevicePlugins;
 use headwater_edged::devices::DeviceServer;
@@ -65,6 +65,9 @@ pub(crate) enum PodRuntimeError {
     /// A setting of the container runtime is wrong.
     #[error("{}: {}", .0.key, .0.reason)]
     Setting(InvalidSetting),
+    /// The container runtime cannot be used.
+    #[error(transparent)]
+    Absent(#[from] OpenError),
     /// The note of the last runtime cannot be used.
     #[error("the note of the runtime that the pods of node {node} had before cannot be used")]
     Note {
@@ -135,6 +138,8 @@ impl PodRuntime {
         let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
         let (last, own) = (LastRuntime::read(dir).map_err(unusable)?, LastRuntime::of(self));
         if let Some(former) = last.as_ref().filter(|last| !last.is_same(&own)) {
+            // Nothing ends for a runtime that cannot be used.
+            self.probe(node, dir).await?;
             tracing::info!(%node, former = %former, "the pods have another runtime now; they end");
             let ending = Edged::clear(former.config(node, dir)?, GRACE_LONGEST).await;
             let ended = ending.map_err(|source| PodRuntimeError::Former {
@@ -152,6 +157,16 @@ impl PodRuntime {
             note.write(&own).map_err(unusable)?;
         }
         runtime(self.kind, self.allow_root, &self.cri)
+    }
+
+    /// Checks whether the runtime can be used. Nothing is started in it.
+    async fn probe(&self, node: &NodeName, dir: &Path) -> Result<(), PodRuntimeError> {
+        if self.kind == Runtime::Cri {
+            let settings = self.cri.settings().map_err(PodRuntimeError::Setting)?;
+            let (notices, _) = mpsc::channel(1);
+            headwater_cri::open(&settings, node, dir, &Settings::default(), notices).await?;
+        }
+        Ok(())
     }
 }
 
@@ -173,7 +188,11 @@ impl LastRuntime {
 
     /// Whether the pods of one go on under the other.
     fn is_same(&self, other: &Self) -> bool {
-        let endpoint = |last: &Self| last.cri.as_ref().map(|cri| cri.socket().to_owned());
+        let endpoint = |last: &Self| {
+            let socket = Path::new(last.cri.as_ref()?.socket());
+            // /var/run is /run.
+            Some(socket.canonicalize().unwrap_or_else(|_| socket.to_owned()))
+        };
         self.runtime == other.runtime && endpoint(self) == endpoint(other)
     }
 
@@ -182,7 +201,11 @@ impl LastRuntime {
         let cri = self.cri.clone().unwrap_or_default();
         // Nothing starts, so that the rights of containers do not matter.
         let kind = runtime(self.runtime, true, &cri)?;
-        Ok(EdgedConfig::new(node.clone(), NO_EDGE.into(), dir.to_owned(), kind))
+        let mut config = EdgedConfig::new(node.clone(), NO_EDGE.into(), dir.to_owned(), kind);
+        // The pods that end are no reason to remove anything else.
+        config.settings.pressure.evicts = false;
+        config.settings.image_collection.high_percent = 100;
+        Ok(config)
     }
 }
 

@@ -141,6 +141,9 @@ impl LogReader {
             let next = self.next(log, is_writing).await?;
             let sent = self.send_rest(&mut log.file).await?;
             if !next.is_empty() {
+                // A runtime writes to the old file for a moment after the new one is there.
+                tokio::time::sleep(FOLLOW_INTERVAL).await;
+                self.send_rest(&mut log.file).await?;
                 return Ok(next);
             }
             quiet = if sent == 0 && !is_writing { quiet + 1 } else { 0 };

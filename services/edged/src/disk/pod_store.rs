@@ -153,6 +153,24 @@ impl PodStore {
         self.write(pod, Paths::restart, runs).await
     }
 
+    /// Removes what is known of the runs of the pod's containers: they are counted from 0 again.
+    ///
+    /// # Errors
+    /// The errors of the file system.
+    pub(crate) async fn forget_runs(&self, pod: &PodUid) -> Result<(), FileError> {
+        let Some(paths) = &self.paths else { return Ok(()) };
+        let files = [paths.waits(pod), paths.restart(pod)];
+        blocking(move || {
+            files.into_iter().try_for_each(|path| match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(FileError::new("remove", &path)(error))
+                }
+                _ => Ok(()),
+            })
+        })
+        .await
+    }
+
     /// Reads a file of a pod. One that cannot be read is taken for absent: it is written anew.
     fn read<T: DeserializeOwned>(
         &self,

@@ -7,14 +7,21 @@ use futures::StreamExt as _;
 use futures::stream;
 use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use super::{Edged, EdgedError};
 use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
-use crate::pod::PodRecord;
-use crate::pod::PodUid;
-use crate::runtime::{NodeRuntime, RunState, RuntimeError};
+use crate::pod::{PodRecord, PodUid};
+use crate::runtime::{NodeRuntime, RunState};
+
+/// How long the volumes of a pod may take to be taken back: drivers register again within seconds. A driver that is a pod
+/// itself has just ended and never does.
+const DRIVERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The wait between two attempts.
+const DRIVER_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pods of which a container ran, by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +43,8 @@ impl Edged {
     }
 
     /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
-    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last: a pod that
-    /// has ended does not run again.
+    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last: a pod whose
+    /// end was reported does not run again.
     ///
     /// # Errors
     /// See [`EdgedError`]. It can be repeated.
@@ -48,10 +55,14 @@ impl Edged {
             let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
         }
-        let records = records(&runtime, &dir)?;
-        let removals = stream::iter(records.iter().map(|record| remove(&runtime, record)));
+        if !runtime.features().persistent {
+            return Ok(pods);
+        }
+        let store = PodStore::open(&dir)?;
+        let records = store.pods();
+        let removals = stream::iter(records.iter().map(|record| remove(&runtime, &store, record)));
         let removed: Vec<_> = removals.buffer_unordered(removed_at_once.max(1)).collect().await;
-        removed.into_iter().collect::<Result<(), RuntimeError>>()?;
+        removed.into_iter().collect::<Result<(), EdgedError>>()?;
         Ok(pods)
     }
 }
@@ -64,7 +75,7 @@ async fn end(config: EdgedConfig, grace: Duration) -> Result<(NodeRuntime, Ended
     let mut running: Vec<_> = records.filter(|pod| runs(&runtime, pod)).collect();
     running.sort_by(|one, other| one.key.cmp(&other.key));
     if !running.is_empty() {
-        Edged::start(config, edge, runtime.clone(), noticed)?.stop_pods(grace).await;
+        Edged::start(config, edge, runtime.clone(), noticed, Some(grace))?.ended().await;
     }
     let (left, ended) = running.into_iter().partition(|pod| runs(&runtime, pod));
     Ok((runtime, EndedPods { ended, left }))
@@ -81,11 +92,25 @@ fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
     runtime.pod(&pod.uid).containers.values().any(|container| is_running(&container.state))
 }
 
-async fn remove(runtime: &NodeRuntime, pod: &PodRecord) -> Result<(), RuntimeError> {
+/// Removes what the runtime has of a pod, and what the pod worker knows of its runs: the next ones are counted from 0.
+async fn remove(
+    runtime: &NodeRuntime,
+    store: &PodStore,
+    pod: &PodRecord,
+) -> Result<(), EdgedError> {
     if let Some(drivers) = runtime.drivers() {
-        drivers.unpublish(&pod.uid).await?;
+        let deadline = Instant::now() + DRIVERS_WITHIN;
+        while let Err(error) = drivers.unpublish(&pod.uid).await {
+            if Instant::now() >= deadline {
+                let message = error_chain(&error);
+                tracing::warn!(pod = %pod.key, message, "a volume stays published by its driver");
+                break;
+            }
+            sleep(DRIVER_PAUSE).await;
+        }
     }
     runtime.remove(pod).await.inspect_err(|error| {
         tracing::warn!(pod = %pod.key, message = error_chain(error), "a pod is not removed");
-    })
+    })?;
+    Ok(store.forget_runs(&pod.uid).await?)
 }

@@ -558,7 +558,7 @@ impl Supervisor {
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
     /// This includes pods on the machine that the edge's view has not named yet.
-    fn stop(&mut self, grace: Duration) {
+    pub(super) fn stop(&mut self, grace: Duration) {
         let now = Instant::now();
         self.shutdown = Some(now + grace);
         for worker in self.workers.values() {
