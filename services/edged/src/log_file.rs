@@ -49,7 +49,7 @@ impl LogFile {
 /// or leave one out. Missing files are left out.
 ///
 /// # Errors
-/// As [`open`], and those of `list`.
+/// A file is not a regular one or cannot be opened, and the errors of `list`.
 pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result<Vec<LogFile>> {
     let mut attempt = 1;
     loop {
