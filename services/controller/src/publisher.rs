@@ -342,6 +342,8 @@ impl Publisher {
             self.probes = probes;
             self.probes.clear();
         } else if result.is_ok() {
+            // What a source takes from now on is never published.
+            self.role.send_replace(WriterRole::Standby);
             heartbeats.stop().await;
             self.progress.send_modify(|progress| progress.writes_until = None);
             if let Err(error) = log.release().await {

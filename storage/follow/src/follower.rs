@@ -323,7 +323,9 @@ impl<R: DerivedRows> Follower<R> {
         let now_ms = (self.clock)();
         let interval_ms = i64::try_from(END_NOTES_INTERVAL.as_millis()).unwrap_or(i64::MAX);
         let is_old = |state: &&PartitionState| {
-            let noted = state.caught_up_ms.filter(|at| now_ms.saturating_sub(*at) < interval_ms);
+            // A time in the future is from a clock that was set back since.
+            let age_ms = |at: i64| now_ms.saturating_sub(at);
+            let noted = state.caught_up_ms.filter(|at| (0..interval_ms).contains(&age_ms(*at)));
             state.mode == Mode::Follow && noted.is_none()
         };
         let idle = self.acceptance.partitions().values().filter(is_old);
@@ -334,16 +336,17 @@ impl<R: DerivedRows> Follower<R> {
         let acceptance = &mut self.acceptance;
         let noting = async {
             for Cursor { partition, next, .. } in idle {
-                if next >= log.bounds(partition).await?.high {
-                    acceptance.note_end(partition, now_ms);
+                match log.bounds(partition).await {
+                    Ok(bounds) if next >= bounds.high => acceptance.note_end(partition, now_ms),
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%partition, %error, "the end of an idle partition is not known");
+                    }
                 }
             }
-            Ok::<(), ReadError>(())
         };
-        match timeout(END_NOTES_WITHIN, noting).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the ends of idle partitions are not known"),
-            Err(_) => tracing::debug!("the ends of idle partitions are not known in time"),
+        if timeout(END_NOTES_WITHIN, noting).await.is_err() {
+            tracing::debug!("the ends of idle partitions are not known in time");
         }
         self.commit(&mut Step::default())
     }

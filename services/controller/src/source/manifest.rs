@@ -87,9 +87,9 @@ pub const QUIET_MAX: Duration = Duration::from_secs(2);
 /// The interval of scans without a notification: it bounds how long a missed change stays unseen.
 pub const RESCAN_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The time limit of a look at the files. The largest folder takes seconds; a network file system whose server is away
-/// does not respond at all.
-const LOOK_WITHIN: Duration = Duration::from_secs(60);
+/// The time limit of a look at the files. The largest folder takes minutes on a slow network; a network file system whose
+/// server is away does not respond at all.
+const LOOK_WITHIN: Duration = Duration::from_mins(10);
 
 /// What a manifest folder needs to know.
 #[derive(Clone, Debug)]

@@ -30,8 +30,8 @@
 //!
 //! A line that comes while another controller writes the log is refused: each controller has a socket
 //! of its own, and that of the writer counts. A controller that takes the log over continues with what
-//! is published, as after a restart. A line that the writer before had accepted and not yet published
-//! is lost, as with a crash.
+//! is published; an object that it knows itself and that no node needs stays. A line that a controller
+//! has accepted and not yet published is lost when another one takes the log over, as with a crash.
 
 mod connection;
 mod line;
@@ -134,7 +134,7 @@ impl Source for ObjectsSocket {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                Ok(()) = owner.role.changed() => owner.note_role().await?,
+                Ok(()) = owner.role.changed() => drop(owner.note_role().await?),
                 accepted = listener.accept() => match accepted {
                     Ok(stream) => open(stream, &connections, &requests, &stop),
                     Err(error) => {
@@ -188,8 +188,7 @@ impl StateOwner {
     /// it was refused.
     async fn apply(&mut self, request: Request) -> Result<Result<(), String>, SourceError> {
         // A takeover that began just now comes before the request.
-        self.note_role().await?;
-        if matches!(*self.role.borrow(), WriterRole::Standby) {
+        if matches!(self.note_role().await?, WriterRole::Standby) {
             return Ok(Err(STANDBY.to_owned()));
         }
         match self.state.apply(request, &mut new_uid) {
@@ -198,18 +197,19 @@ impl StateOwner {
         }
     }
 
-    /// Answers a takeover that was not answered yet.
-    async fn note_role(&mut self) -> Result<(), SourceError> {
+    /// Answers a takeover that was not answered yet. Returns the role.
+    async fn note_role(&mut self) -> Result<WriterRole, SourceError> {
         let role = self.role.borrow_and_update().clone();
-        let WriterRole::Writer { takeover: Some(takeover) } = role else { return Ok(()) };
+        let WriterRole::Writer { takeover: Some(takeover) } = role else { return Ok(role) };
         if takeover.epoch <= self.answered {
-            return Ok(());
+            return Ok(WriterRole::Writer { takeover: None });
         }
         let epoch = takeover.epoch;
         let before = std::mem::take(&mut self.state);
         self.state = restoration::take_over(before, takeover.published, &mut self.events).await?;
         self.answered = epoch;
-        self.events.send(SourceEvent::TakenOver { epoch }).await
+        self.events.send(SourceEvent::TakenOver { epoch }).await?;
+        Ok(WriterRole::Writer { takeover: None })
     }
 }
 

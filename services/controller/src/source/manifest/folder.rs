@@ -290,7 +290,8 @@ impl Folder {
         if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
             return Ok(());
         }
-        let objects = if self.is_first_look { described(published) } else { self.objects.len() };
+        let is_compared = self.is_first_look || published_files.is_takeover();
+        let objects = if is_compared { described(published) } else { self.objects.len() };
         if objects > 0 {
             return Err(ManifestError::Emptied { folder: self.name.clone(), objects });
         }

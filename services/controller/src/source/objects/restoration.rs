@@ -46,7 +46,7 @@ pub(super) async fn take_over(
             events.into_iter().try_for_each(&mut *deliver)
         })?;
         // Once the receiver has gone, the state is not used.
-        let _ = before.into_deletions().try_for_each(deliver);
+        let _ = state.keep_unused(before).into_iter().try_for_each(deliver);
         Ok(state)
     })
     .await

@@ -19,11 +19,13 @@ pub(crate) struct State {
 }
 
 /// As much of a sent object as decides about the next one of its key.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct SentObject {
     uid: Box<str>,
     immutable: blake3::Hash,
     content: blake3::Hash,
+    /// Whether a published object names it, where this is found out.
+    is_needed: bool,
 }
 
 impl State {
@@ -56,8 +58,13 @@ impl State {
         published: &PublishedObject,
     ) -> Vec<SourceEvent> {
         let Some(object) = self.restore(key.clone(), published) else { return Vec::new() };
+        for reference in object.references() {
+            if let Some(needed) = before.objects.get_mut(&reference.key) {
+                needed.is_needed = true;
+            }
+        }
         let was = before.objects.remove(&key);
-        if was.is_some() && was.as_ref() == self.objects.get(&key) {
+        if was.as_ref().zip(self.objects.get(&key)).is_some_and(|(was, now)| was.is_as(now)) {
             return Vec::new();
         }
         let replaced = was.filter(|was| *was.uid != *object.uid());
@@ -66,9 +73,18 @@ impl State {
         events
     }
 
-    /// The deletions of all objects.
-    pub(super) fn into_deletions(self) -> impl Iterator<Item = SourceEvent> {
-        self.objects.into_iter().map(|(key, object)| object.deletion(key))
+    /// Takes the objects of the state `before` that are not published and that no published object needs: they may be in
+    /// no stream for that reason alone. Returns the deletions of the others, pods among them.
+    pub(super) fn keep_unused(&mut self, before: Self) -> Vec<SourceEvent> {
+        let mut deletions = Vec::new();
+        for (key, object) in before.objects {
+            if key.kind() == "pod" || object.is_needed {
+                deletions.push(object.deletion(key));
+            } else {
+                self.objects.entry(key).or_insert(object);
+            }
+        }
+        deletions
     }
 
     /// Applies a request.
@@ -141,7 +157,13 @@ impl SentObject {
         // No version has a zero byte.
         content.update(object.resource_version().as_bytes()).update(&[0]);
         content.update(object.payload());
-        Self { uid: object.uid().into(), immutable, content: content.finalize() }
+        let content = content.finalize();
+        Self { uid: object.uid().into(), immutable, content, is_needed: false }
+    }
+
+    /// Whether the same object has the same content.
+    fn is_as(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.content == other.content
     }
 
     fn deletion(self, key: ResourceKey) -> SourceEvent {

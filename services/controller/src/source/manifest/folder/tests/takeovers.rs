@@ -114,3 +114,15 @@ fn a_rollout_goes_on_beside_a_broken_document_found_at_a_restart() {
     assert_eq!(keys(&story).len(), before.len() + 1, "the ConfigMap stays");
     assert!(story.pods().keys().all(|name| !before.contains_key(name)), "{:?}", story.pods());
 }
+
+#[test]
+fn an_empty_folder_takes_nothing_over() {
+    let (mut writer, mut standby) = pair(&[]);
+    writer.write("c.yaml", config_map("c", "1"));
+    writer.settle();
+    standby.published.clone_from(&writer.published);
+    standby.is_takeover = true;
+    assert!(matches!(standby.try_update(), Err(ManifestError::Emptied { objects: 1, .. })));
+    standby.write("c.yaml", config_map("c", "1"));
+    standby.try_update().expect("the files are back");
+}
