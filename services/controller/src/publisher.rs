@@ -68,6 +68,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use headwater_event::NodeName;
+use headwater_follow::end_notes_interval;
 use headwater_store::Engine;
 use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
@@ -82,7 +83,7 @@ use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
 use self::partition_probes::PartitionProbes;
 use self::source_health::SourceHealth;
-use self::timings::{end_notes_interval, heads_interval};
+use self::timings::heads_interval;
 use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
 use crate::metrics::PublisherMetrics;

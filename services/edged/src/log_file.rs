@@ -78,6 +78,11 @@ pub fn is_newest(list: impl Fn() -> io::Result<Vec<PathBuf>>, read: &LogFile) ->
     Ok(list()?.last().is_some_and(|newest| read.is_at(newest).unwrap_or(true)))
 }
 
+/// The files, to be read from their starts.
+pub fn from_their_starts(files: Vec<LogFile>) -> Vec<(LogFile, u64)> {
+    files.into_iter().map(|file| (file, 0)).collect()
+}
+
 /// The files after `read`: all of them, if it is not there any more.
 pub fn after(mut files: Vec<LogFile>, read: &LogFile) -> Vec<LogFile> {
     match files.iter().rposition(|file| file.is(read)) {

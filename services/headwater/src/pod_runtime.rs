@@ -136,18 +136,13 @@ impl PodRuntime {
     ) -> Result<RuntimeKind, PodRuntimeError> {
         let note = RuntimeNote::of(dir);
         let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
-        let (last, own) = (LastRuntime::read(dir).map_err(unusable)?, LastRuntime::of(self));
+        let (last, own) = (LastRuntime::read(node, dir)?, LastRuntime::of(self));
         if let Some(former) = last.as_ref().filter(|last| !last.is_same(&own)) {
             // Nothing ends for a runtime that cannot be used.
             self.probe(node, dir).await?;
             tracing::info!(%node, former = %former, "the pods have another runtime now; they end");
             let ending = Edged::clear(former.config(node, dir)?, GRACE_LONGEST).await;
-            let ended = ending.map_err(|source| PodRuntimeError::Former {
-                node: node.clone(),
-                former: former.to_string(),
-                note: note.path(),
-                source: Box::new(source),
-            })?;
+            let ended = ending.map_err(|source| former.failure(node, dir, source))?;
             tracing::info!(%node, pods = ended.ended.len(), "the pods of the former runtime ended");
         }
         if self.kind == Runtime::Hollow {
@@ -177,13 +172,24 @@ impl LastRuntime {
     }
 
     /// The runtime of the pods in a pod worker's directory; `None` if none of them runs.
-    fn read(dir: &Path) -> Result<Option<Self>, FileError> {
-        if let Some(last) = RuntimeNote::of(dir).read()? {
+    fn read(node: &NodeName, dir: &Path) -> Result<Option<Self>, PodRuntimeError> {
+        let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
+        if let Some(last) = RuntimeNote::of(dir).read().map_err(unusable)? {
             return Ok(Some(last));
         }
         // Earlier versions wrote no note.
         let process = || Self { runtime: Runtime::Process, cri: None };
-        Ok((!running_pods(dir)?.is_empty()).then(process))
+        Ok((!running_pods(dir).map_err(unusable)?.is_empty()).then(process))
+    }
+
+    /// Its pods in the pod worker's directory `dir` do not end.
+    fn failure(&self, node: &NodeName, dir: &Path, source: EdgedError) -> PodRuntimeError {
+        PodRuntimeError::Former {
+            node: node.clone(),
+            former: self.to_string(),
+            note: RuntimeNote::of(dir).path(),
+            source: Box::new(source),
+        }
     }
 
     /// Whether the pods of one go on under the other.
@@ -229,17 +235,9 @@ pub(crate) async fn end_pods(
     dir: &Path,
     grace: Duration,
 ) -> Result<EndedPods, PodRuntimeError> {
-    let unusable = |source| PodRuntimeError::Note { node: node.clone(), source };
-    let Some(last) = LastRuntime::read(dir).map_err(unusable)? else {
-        return Ok(EndedPods::default());
-    };
+    let Some(last) = LastRuntime::read(node, dir)? else { return Ok(EndedPods::default()) };
     let ending = Edged::end_pods(last.config(node, dir)?, grace).await;
-    ending.map_err(|source| PodRuntimeError::Former {
-        node: node.clone(),
-        former: last.to_string(),
-        note: RuntimeNote::of(dir).path(),
-        source: Box::new(source),
-    })
+    ending.map_err(|source| last.failure(node, dir, source))
 }
 
 /// The runtime `kind`. The caller decides whether pods may run as root with it.

@@ -119,7 +119,7 @@ impl LogReader {
                 starts = log_file::last_rows(opened, rows) => starts?,
                 () = chunks.closed() => return Err(Stop::Client),
             },
-            None => from_their_starts(opened),
+            None => log_file::from_their_starts(opened),
         };
         while let Some((mut newest, from)) = files.pop() {
             for (mut older, from) in files {
@@ -127,7 +127,7 @@ impl LogReader {
                 self.send_rest(&mut older.file).await?;
             }
             newest.file.seek(SeekFrom::Start(from)).await?;
-            files = from_their_starts(self.follow(&mut newest).await?);
+            files = log_file::from_their_starts(self.follow(&mut newest).await?);
         }
         Ok(())
     }
@@ -202,10 +202,6 @@ impl LogReader {
             }
         }
     }
-}
-
-fn from_their_starts(files: Vec<LogFile>) -> Vec<(LogFile, u64)> {
-    files.into_iter().map(|file| (file, 0)).collect()
 }
 
 /// Why a container has no log, in a kubelet's words.

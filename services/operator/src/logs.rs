@@ -116,15 +116,13 @@ async fn send(
     sender: &Chunks,
 ) -> std::io::Result<()> {
     let opened = log_file::open_all(paths).await?;
-    let from_their_starts =
-        |files: Vec<LogFile>| files.into_iter().map(|file| (file, 0)).collect::<Vec<_>>();
     let mut files = match tail {
         // A file without line ends is read from its end to its beginning.
         Some(rows) => tokio::select! {
             found = log_file::last_rows(opened, rows) => found?,
             () = sender.closed() => return Ok(()),
         },
-        None => from_their_starts(opened),
+        None => log_file::from_their_starts(opened),
     };
     let mut read: Option<LogFile> = None;
     loop {
@@ -146,7 +144,7 @@ async fn send(
             () = sender.closed() => return Ok(()),
         }
         let opened = log_file::open_all(paths).await?;
-        files = from_their_starts(match &read {
+        files = log_file::from_their_starts(match &read {
             Some(read) => log_file::after(opened, read),
             None => opened,
         });

@@ -28,7 +28,7 @@ use headwater_store::{
 use headwater_view::{
     ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamReader, StreamState,
 };
-use tokio::time::timeout;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::derived_rows::DerivedRows;
 use crate::first_fold::FirstFoldEngine;
@@ -45,8 +45,8 @@ const STREAMS: Table<StreamId, Json<AcceptedPosition>, Folded> =
 /// object (at most 1.5 MiB) to the state, and perhaps to a derived table.
 const COMMIT_BYTES: usize = 1 << 20;
 
-/// How often an owner calls [`Follower::note_ends`]: far below half of any replay window that is set for more than a test.
-pub const END_NOTES_INTERVAL: Duration = Duration::from_mins(10);
+/// How often the ends of idle partitions are noted: far below half of any replay window that is set for more than a test.
+const END_NOTES_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The time limit of a round of notes. No batch is folded meanwhile, and the next round comes soon enough.
 const END_NOTES_WITHIN: Duration = Duration::from_secs(1);
@@ -177,6 +177,13 @@ impl FollowError {
                 | Self::Metadata(MetadataError::Read(ReadError::Unavailable { .. }))
         )
     }
+}
+
+/// When an owner of a follower calls [`Follower::note_ends`]. Must be called inside a Tokio runtime.
+pub fn end_notes_interval() -> Interval {
+    let mut interval = interval(END_NOTES_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 impl<R: DerivedRows> Follower<R> {
@@ -315,7 +322,7 @@ impl<R: DerivedRows> Follower<R> {
 
     /// Notes which partitions have nothing unread. A partition that had no record for half the replay window would
     /// otherwise count as [outdated](FollowError::Outdated) once it has one during a pause of the log, however short.
-    /// An owner calls this every [`END_NOTES_INTERVAL`]. A log that is unavailable is left for the next call.
+    /// An owner calls this at each tick of an [`end_notes_interval`]. A log that is unavailable is left for the next call.
     ///
     /// # Errors
     /// [`FollowError::Engine`]. The follower cannot be used afterwards.

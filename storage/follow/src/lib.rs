@@ -14,6 +14,6 @@ mod stored_bodies;
 pub use body_references::BodyReferences;
 pub use derived_rows::DerivedRows;
 pub use follower::{
-    END_NOTES_INTERVAL, FollowError, Follower, Step, TakeOverError, WallClock, discard_fold,
+    FollowError, Follower, Step, TakeOverError, WallClock, discard_fold, end_notes_interval,
 };
 pub use resume::{ResumePoint, must_refold, resume_point};

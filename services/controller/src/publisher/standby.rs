@@ -3,10 +3,10 @@
 
 use std::pin::pin;
 
+use headwater_follow::end_notes_interval;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::timings::end_notes_interval;
 use super::{Command, LogFollower, PublishError, Publisher};
 use crate::source::WriterRole;
 

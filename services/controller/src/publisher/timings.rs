@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use headwater_follow::END_NOTES_INTERVAL;
-use tokio::time::{Interval, MissedTickBehavior, interval};
-
 /// How often a writer appends a heartbeat: rare enough to cost nothing.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -28,13 +25,6 @@ const HEADS_PER_WINDOW: u32 = 4;
 /// which compaction keeps a tombstone.
 pub(super) fn heads_interval(replay_window: Duration) -> Duration {
     (replay_window / HEADS_PER_WINDOW).clamp(HEADS_INTERVAL_MIN, HEADS_INTERVAL_MAX)
-}
-
-/// When a follower of the log notes the ends of idle partitions.
-pub(super) fn end_notes_interval() -> Interval {
-    let mut interval = interval(END_NOTES_INTERVAL);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 /// The timings of a writer and its standbys. All controllers of one log have the same.

@@ -43,6 +43,17 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     }
 }
 
+/// Removes a file. Succeeds if there is none.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Makes the directory `path` below the existing `base`, with all directories between them. Each is
 /// synced in the one above it, because a file is lost with any directory above it.
 ///

@@ -161,11 +161,8 @@ impl PodStore {
         let Some(paths) = &self.paths else { return Ok(()) };
         let files = [paths.waits(pod), paths.restart(pod)];
         blocking(move || {
-            files.into_iter().try_for_each(|path| match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(FileError::new("remove", &path)(error))
-                }
-                _ => Ok(()),
+            files.into_iter().try_for_each(|path| {
+                durable_file::remove(&path).map_err(FileError::new("remove", &path))
             })
         })
         .await

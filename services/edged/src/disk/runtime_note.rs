@@ -1,8 +1,6 @@
 //! The note of the runtime that a node's pods ran with last, in the pod worker's directory. Its content belongs to the program
 //! that chooses the runtime.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -53,11 +51,6 @@ impl RuntimeNote {
     /// # Errors
     /// The errors of the file system.
     pub fn remove(&self) -> Result<(), FileError> {
-        match fs::remove_file(self.path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(FileError::new("remove", &self.path())(error))
-            }
-            _ => Ok(()),
-        }
+        durable_file::remove(&self.path()).map_err(FileError::new("remove", self.path()))
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::StreamId;
-use headwater_follow::{END_NOTES_INTERVAL, FollowError, Follower, Step, WallClock};
+use headwater_follow::{FollowError, Follower, Step, WallClock, end_notes_interval};
 use headwater_log::acceptance::{FencedRecord, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
 use tokio::task::yield_now;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::Fold;
 use super::history::History;
@@ -75,8 +75,7 @@ impl DownstreamFollower {
         self.fold.refresh(&follower)?;
         self.notify_all();
         let mut pacer = NotificationPacer::default();
-        let mut end_notes = interval(END_NOTES_INTERVAL);
-        end_notes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut end_notes = end_notes_interval();
         loop {
             let due = pacer.due();
             let step = tokio::select! {
