@@ -9,7 +9,6 @@
 //! Allocations are on the disk before a container that has them starts, and outlive restarts of the pod worker and of
 //! the machine. A file that cannot be read is moved aside, and the pods get processors anew.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -159,12 +158,8 @@ impl CpuManager {
     /// Removes the file of a policy that is off, once every container has all processors.
     async fn forget(&self) {
         let file = self.file.clone();
-        let removed = blocking(move || match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(FileError::new("remove", &file)(error))
-            }
-            _ => Ok(()),
-        });
+        let removed =
+            blocking(move || durable_file::remove(&file).map_err(FileError::new("remove", &file)));
         if let Err(error) = removed.await {
             tracing::warn!(%error, "the processors of an earlier policy are not forgotten");
         }
