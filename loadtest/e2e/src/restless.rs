@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -316,17 +316,23 @@ impl World {
         self.write(&format!("brief-{n}"), &[brief]);
     }
 
-    /// Sends the wanted objects over the socket, which accepts all lines or does not. What is to go
-    /// may be gone already, which is refused.
+    /// Sends the wanted objects over the socket, which accepts each of them. The deletion of an
+    /// object that is gone already is refused, so it comes last.
     fn say_wire(&self) -> Result<(), String> {
-        let second = if self.wire.1 {
-            json!({"object": self.wired()})
-        } else {
-            json!({"delete": "default/pod/wired"})
-        };
-        let lines = format!("{}\n{second}\n", json!({"object": self.wire_words()}));
-        let answer = self.send(&lines).map_err(|error| error.to_string())?;
-        if answer["lines"] == 2 { Ok(()) } else { Err(answer.to_string()) }
+        let objects = std::iter::once(self.wire_words()).chain(self.wire.1.then(|| self.wired()));
+        let mut lines: Vec<_> = objects.map(|object| json!({"object": object})).collect();
+        let objects = lines.len();
+        if !self.wire.1 {
+            lines.push(json!({"delete": "default/pod/wired"}));
+        }
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let answers = self.send(&text).map_err(|error| error.to_string())?;
+        let is_read = answers.last().is_some_and(|last| last["lines"] == lines.len());
+        let refused = answers.iter().filter_map(|answer| answer["line"].as_u64());
+        if is_read && refused.min().is_none_or(|line| line > objects as u64) {
+            return Ok(());
+        }
+        Err(format!("{answers:?}"))
     }
 
     fn wire_words(&self) -> Value {
@@ -343,17 +349,17 @@ impl World {
         wired
     }
 
-    fn send(&self, lines: &str) -> std::io::Result<Value> {
-        let Some(socket) = &self.socket else { return Ok(Value::Null) };
+    /// Sends lines, and returns the answers: one for each refused line, and one for all.
+    fn send(&self, lines: &str) -> std::io::Result<Vec<Value>> {
+        let Some(socket) = &self.socket else { return Ok(Vec::new()) };
         let mut socket = UnixStream::connect(socket)?;
         // A frozen controller does not answer.
         socket.set_read_timeout(Some(WAIT))?;
         socket.set_write_timeout(Some(WAIT))?;
         socket.write_all(lines.as_bytes())?;
         socket.shutdown(Shutdown::Write)?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer)?;
-        Ok(serde_json::from_str(answer.lines().last().unwrap_or_default()).unwrap_or_default())
+        let answers = serde_json::Deserializer::from_reader(socket).into_iter();
+        answers.map(|answer| answer.map_err(std::io::Error::from)).collect()
     }
 
     /// Writes a file of the folder at once, as editors do.
