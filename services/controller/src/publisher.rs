@@ -17,8 +17,10 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `leadership` | when this controller claims the log |
+//! | `own_claims` | the claims of this controller, also those of unknown outcome |
 //! | `standby` | the wait for a claim: following another writer |
 //! | `takeover` | the new decisions of sources after another writer |
+//! | `source_events` | the queue of the sources' events |
 //! | `source_health` | whether the sources follow |
 //! | `log_fold` | opening the log and its fold |
 //! | `intake` | source events into the interest |
@@ -51,10 +53,12 @@ mod intake;
 mod leadership;
 mod log_fold;
 mod log_generation;
+mod own_claims;
 mod partition_lags;
 mod partition_probes;
 mod progress;
 mod snapshot_requests;
+mod source_events;
 mod source_health;
 mod standby;
 mod takeover;
@@ -82,6 +86,7 @@ use self::identity::IdentityMap;
 use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
 use self::partition_probes::PartitionProbes;
+use self::source_events::SourceEvents;
 use self::source_health::SourceHealth;
 use self::timings::heads_interval;
 use self::writable_log::WritableLog;
@@ -177,15 +182,13 @@ pub(crate) struct Publisher {
     probes: PartitionProbes,
     engine: Arc<dyn Engine>,
     new_uuid: UuidGenerator,
-    source: mpsc::Receiver<SourceEvent>,
-    group_events: usize,
+    source: SourceEvents,
     shares_objects: bool,
     sources: SourceHealth,
     answering_sources: usize,
     /// Whether another controller may have written since the sources listed.
     heard_another: bool,
     role: watch::Sender<WriterRole>,
-    _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
     snapshot_requests: SharedSnapshotRequests,
     consumption: SharedConsumption,
@@ -215,6 +218,11 @@ impl Publisher {
         );
         intake.declare(&dependencies.nodes);
         intake.started_from(leadership.newest_claim());
+        let source = SourceEvents::new(
+            dependencies.source,
+            dependencies.source_open,
+            dependencies.group_events,
+        );
         if leadership.is_standby() {
             dependencies.role.send_replace(WriterRole::Standby);
         }
@@ -225,14 +233,12 @@ impl Publisher {
             probes: PartitionProbes::default(),
             engine,
             new_uuid,
-            source: dependencies.source,
-            group_events: dependencies.group_events,
+            source,
             shares_objects: dependencies.shares_objects,
             sources: SourceHealth::new(dependencies.source_states),
             answering_sources: dependencies.answering_sources,
             heard_another: false,
             role: dependencies.role,
-            _source_open: dependencies.source_open,
             commands: dependencies.commands,
             snapshot_requests: dependencies.snapshot_requests,
             consumption: dependencies.consumption,
@@ -280,8 +286,9 @@ impl Publisher {
                 progress.writes_until = None;
                 progress.trouble = Some(trouble);
             });
-            let wait = waits.next().unwrap_or(RETRY_MAX);
-            if stop.run_until_cancelled(sleep(wait)).await.is_none() {
+            let wait = sleep(waits.next().unwrap_or(RETRY_MAX));
+            let wait = self.source.apply_until(wait, &mut self.intake);
+            if stop.run_until_cancelled(wait).await.is_none() {
                 return;
             }
         }
@@ -290,9 +297,10 @@ impl Publisher {
     /// Becomes the writer, once the sources have listed and no other controller keeps the log.
     async fn acquire(&mut self) -> Result<WritableLog, PublishError> {
         self.intake.ended();
-        // Another controller may have written since the sources listed, and the fold may read that now.
+        let opening = self.leadership.follower();
+        let mut follower = self.source.apply_until(opening, &mut self.intake).await?;
+        // Another controller may have written since the sources listed, and the fold may have read that now.
         self.heard_another = self.intake.has_listed();
-        let mut follower = self.leadership.follower().await?;
         self.wait_to_claim(&mut follower).await?;
         if self.leadership.is_standby() {
             self.leadership.end_standby();
@@ -300,11 +308,12 @@ impl Publisher {
         }
         // A standby counts the silence from when it reads the claim, so no earlier than this.
         let sent = Instant::now();
-        let WonClaim { follower, writer, previous, own, has_gap } =
-            self.leadership.claim(follower).await?;
+        let claiming = self.leadership.claim(follower);
+        let WonClaim { follower, writer, another, has_gap } =
+            self.source.apply_until(claiming, &mut self.intake).await?;
         let writes_until = sent + self.timings.writes_for();
         self.progress.send_modify(|progress| progress.writes_until = Some(writes_until));
-        self.intake.claimed(previous, (own, writer.epoch()), has_gap);
+        self.intake.claimed(another, writer.epoch(), has_gap);
         let (progress, metrics) = (self.progress.clone(), self.metrics.clone());
         let (engine, probes) = (self.engine.clone(), std::mem::take(&mut self.probes));
         Ok(WritableLog::new(follower, writer, probes, engine, progress, metrics))
@@ -321,11 +330,7 @@ impl Publisher {
         });
         // The former writer may have published everything that is in the queue, so all of it is
         // applied before the comparison.
-        let mut waiting = Vec::new();
-        while let Ok(event) = self.source.try_recv() {
-            waiting.push(event);
-        }
-        let _ = self.intake.apply(waiting.into_iter());
+        let _ = self.intake.apply(self.source.waiting().into_iter());
         let _ = self.intake.note_consumption(self.consumption.take());
         let mut heartbeats = HeartbeatTask::start(
             log.heartbeats(),
@@ -424,11 +429,11 @@ impl Publisher {
                 }
                 // It may be due before the others.
                 () = self.snapshot_requests.added(), if takes_commands => {}
-                received = self.source.recv_many(&mut events, self.group_events), if takes_events => {
+                received = self.source.next_group(&mut events), if takes_events => {
                     if received == 0 {
                         return Ok(());
                     }
-                    was_full = received == self.group_events;
+                    was_full = self.source.is_full(received);
                     self.publish_events(log, &mut events).await?;
                     while commands.len() < COMMANDS_AT_ONCE
                         && let Ok(command) = self.commands.try_recv()

@@ -30,8 +30,8 @@ pub(crate) struct IdentityMap {
     /// How the sources assign UIDs.
     assignments: Vec<Arc<dyn UidAssignment>>,
     new_uuid: UuidGenerator,
-    /// The last writer whose objects this controller has adopted; its own claim included.
-    adopted_from: Option<Uuid>,
+    /// The claim of the writer whose objects the sources found at their start.
+    started_from: Option<Uuid>,
     must_adopt: bool,
     unadopted: UnadoptedKeys,
     /// Whether this controller is the writer: what its sources change then is what counts.
@@ -58,7 +58,7 @@ impl IdentityMap {
             identities: HashMap::new(),
             assignments,
             new_uuid,
-            adopted_from: None,
+            started_from: None,
             must_adopt: false,
             unadopted,
             is_writer: false,
@@ -67,7 +67,7 @@ impl IdentityMap {
 
     /// The sources started from what this writer had published.
     pub(super) fn started_from(&mut self, writer: Option<Uuid>) {
-        self.adopted_from = writer;
+        self.started_from = writer;
     }
 
     /// Another controller may have written since.
@@ -81,16 +81,10 @@ impl IdentityMap {
     }
 
     /// See [`super::intake::Intake::claimed`].
-    pub(super) fn claimed(
-        &mut self,
-        newest: Option<Uuid>,
-        (own, epoch): (Uuid, WriterEpoch),
-        has_gap: bool,
-    ) {
-        self.must_adopt |= has_gap || newest != self.adopted_from;
-        self.adopted_from = Some(own);
+    pub(super) fn claimed(&mut self, another: Option<Uuid>, own: WriterEpoch, has_gap: bool) {
+        self.must_adopt |= has_gap || (another.is_some() && another != self.started_from);
         self.is_writer = true;
-        self.unadopted.note_claim(epoch);
+        self.unadopted.note_claim(own, self.must_adopt);
         if !self.must_adopt() {
             // The sources started from what is published, and no other controller wrote since. But
             // events of a former writer count in a partition that has not taken this controller's

@@ -171,7 +171,7 @@ impl Intake {
         self.interest.read().take_differing(stream, published)
     }
 
-    /// Notes the writer whose objects the sources found at their start.
+    /// Notes the claim of the writer whose objects the sources found at their start.
     pub(super) fn started_from(&mut self, writer: Option<Uuid>) {
         self.identities.started_from(writer);
     }
@@ -186,15 +186,10 @@ impl Intake {
         self.identities.ended();
     }
 
-    /// Notes that this controller's claim `own` was won after that of `newest`; `has_gap` when yet
-    /// another claim came between the two.
-    pub(super) fn claimed(
-        &mut self,
-        newest: Option<Uuid>,
-        own: (Uuid, WriterEpoch),
-        has_gap: bool,
-    ) {
-        self.identities.claimed(newest, own, has_gap);
+    /// Notes that this controller won the claim of the epoch `own`, after the claim of `another`
+    /// controller if that is the one before; `has_gap` when yet another claim may have come between the two.
+    pub(super) fn claimed(&mut self, another: Option<Uuid>, own: WriterEpoch, has_gap: bool) {
+        self.identities.claimed(another, own, has_gap);
     }
 
     /// Whether another controller may have written since this one did, or since its sources started.

@@ -4,23 +4,19 @@
 //! tell from old records whether their writer still runs, because the clocks of two machines may
 //! differ by any amount. It therefore waits for a whole silence on its own clock.
 
-use headwater_event::WriterEpoch;
 use headwater_follow::TakeOverError;
 use headwater_log::{ClaimError, Claimant, Log, Writer};
-use headwater_store::{Batch, Durability, Engine, EngineError, Free, Json, Table, TableId};
 use headwater_telemetry::error_chain;
 use uuid::Uuid;
 
 use super::log_fold::{DownstreamLog, LogFollower};
+use super::own_claims::OwnClaims;
 use super::{PublishError, backup};
-
-/// The UUID of this controller's last claim. One process at a time opens the database, so a
-/// controller that finds it here knows that the writer of that claim has ended.
-const OWN_CLAIM: Table<(), Json<Uuid>, Free> = Table::new(TableId::OwnClaim);
 
 /// What decides when this controller claims the log.
 pub(super) struct Leadership {
     downstream: DownstreamLog,
+    own_claims: OwnClaims,
     /// Where hubs reach this controller.
     address: Option<String>,
     /// The fold, if it need not be opened: before the first claim, and between two epochs.
@@ -35,11 +31,9 @@ pub(super) struct Leadership {
 pub(super) struct WonClaim {
     pub(super) follower: LogFollower,
     pub(super) writer: Writer,
-    /// The UUID of the claim before.
-    pub(super) previous: Option<Uuid>,
-    /// The UUID of this claim.
-    pub(super) own: Uuid,
-    /// Whether other controllers claimed between the two.
+    /// The claim before, if it was another controller's.
+    pub(super) another: Option<Uuid>,
+    /// Whether other controllers may have claimed between the two.
     pub(super) has_gap: bool,
 }
 
@@ -51,13 +45,23 @@ impl Leadership {
         address: Option<String>,
         sole_writer: bool,
     ) -> Self {
-        let is_standby = !sole_writer
-            && may_be_anothers(&*downstream.engine, &follower).unwrap_or_else(|error| {
-                let error = error_chain(&error);
-                tracing::warn!(error, "the last claim cannot be read; starting as a standby");
-                true
-            });
-        Self { downstream, address, follower: Some(follower), rebuild: false, is_standby }
+        let (own_claims, read) = OwnClaims::load(downstream.engine.clone());
+        if let Err(error) = read {
+            let error = error_chain(&error);
+            tracing::warn!(error, "the last claim cannot be read; starting as a standby");
+        }
+        let is_released = follower.acceptance().is_released();
+        let mut leadership = Self {
+            downstream,
+            own_claims,
+            address,
+            follower: Some(follower),
+            rebuild: false,
+            is_standby: false,
+        };
+        let newest = leadership.newest_claim();
+        leadership.is_standby = !sole_writer && !is_released && leadership.is_anothers(newest);
+        leadership
     }
 
     /// The downstream log.
@@ -67,7 +71,7 @@ impl Leadership {
 
     /// The UUID of the newest claim that the opened fold knows.
     pub(super) fn newest_claim(&self) -> Option<Uuid> {
-        Some(self.follower.as_ref()?.acceptance().writer()?.writer)
+        newest_claim(self.follower.as_ref()?)
     }
 
     /// Whether another writer has to be silent before the next claim.
@@ -86,14 +90,25 @@ impl Leadership {
     }
 
     /// Whether the newest writer that `follower` knows is this controller.
-    pub(super) fn wrote_last(&self, follower: &LogFollower) -> Result<bool, EngineError> {
-        wrote_last(&*self.downstream.engine, follower)
+    pub(super) fn wrote_last(&self, follower: &LogFollower) -> bool {
+        newest_claim(follower).is_some_and(|newest| self.own_claims.contains(newest))
+    }
+
+    /// Whether a claim, if there is one, was another controller's.
+    pub(super) fn is_anothers(&self, claim: Option<Uuid>) -> bool {
+        claim.is_some_and(|claim| !self.own_claims.contains(claim))
     }
 
     /// Notes why publishing stopped. A controller that lost the log to another one becomes its
     /// standby, and stays so through other failures until the other is silent.
     pub(super) fn note_failure(&mut self, error: &PublishError) {
-        self.is_standby |= error.is_to_another_writer();
+        let is_own = match error {
+            PublishError::Claim(ClaimError::Lost { winner, .. }) => {
+                self.own_claims.contains(winner.writer)
+            }
+            _ => false,
+        };
+        self.is_standby |= error.is_to_another_writer() && !is_own;
         self.rebuild = matches!(error, PublishError::Follow(error) if error.needs_rebuild());
     }
 
@@ -120,6 +135,7 @@ impl Leadership {
         let above = backup::highest_epoch(&*self.downstream.engine)?;
         let address = self.address.clone();
         let claimant = Claimant { above, address, ..Claimant::new(own) };
+        self.own_claims.begin(own)?;
         let writer = match follower.take_over(&self.downstream.log, &claimant).await {
             Ok(writer) => writer,
             Err(error) => {
@@ -130,30 +146,15 @@ impl Leadership {
                 return Err(error.into());
             }
         };
-        let has_gap = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
-        self.remember_claim(own, writer.epoch())?;
-        let previous = newest.map(|(writer, _)| writer);
-        Ok(WonClaim { follower, writer, previous, own, has_gap })
-    }
-
-    /// Stores the claim durably, so that a restart claims at once.
-    fn remember_claim(&self, own: Uuid, epoch: WriterEpoch) -> Result<(), EngineError> {
-        let mut batch = Batch::new();
-        batch.put(&OWN_CLAIM, &(), &Json(own));
-        backup::record_epoch(&mut batch, epoch);
-        batch.write(&*self.downstream.engine, Durability::Synced)
+        let another = newest.map(|(claim, _)| claim).filter(|claim| self.is_anothers(Some(*claim)));
+        // The first claim of a log has an epoch that follows no other one.
+        let has_gap = newest.is_some_and(|(_, epoch)| writer.epoch().0 - 1 != epoch);
+        self.own_claims.win(own, writer.epoch())?;
+        Ok(WonClaim { follower, writer, another, has_gap })
     }
 }
 
-/// Whether the newest writer that the fold knows may be another controller that still runs.
-fn may_be_anothers(engine: &dyn Engine, follower: &LogFollower) -> Result<bool, EngineError> {
-    let acceptance = follower.acceptance();
-    let has_writer = acceptance.writer().is_some() && !acceptance.is_released();
-    Ok(has_writer && !wrote_last(engine, follower)?)
-}
-
-/// Whether the newest claim that the fold knows is the last one of this database.
-fn wrote_last(engine: &dyn Engine, follower: &LogFollower) -> Result<bool, EngineError> {
-    let own = OWN_CLAIM.get(engine, &())?.map(|Json(own)| own);
-    Ok(own.is_some() && own == follower.acceptance().writer().map(|claim| claim.writer))
+/// The UUID of the newest claim that a fold knows.
+pub(super) fn newest_claim(follower: &LogFollower) -> Option<Uuid> {
+    follower.acceptance().writer().map(|claim| claim.writer)
 }

@@ -5,8 +5,8 @@ use std::pin::pin;
 
 use headwater_follow::end_notes_interval;
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
+use super::leadership::newest_claim;
 use super::{Command, LogFollower, PublishError, Publisher};
 use crate::source::WriterRole;
 
@@ -20,13 +20,13 @@ impl Publisher {
         let silence_max = self.timings.silence_max();
         let mut silence = pin!(sleep(silence_max));
         let mut is_silent = false;
-        let newest = newest_writer(follower);
+        let newest = newest_claim(follower);
         let mut end_notes = end_notes_interval();
         let mut events = Vec::new();
         if self.leadership.is_standby() {
             self.show_standby();
         }
-        while !self.may_claim(follower, is_silent)? {
+        while !self.may_claim(follower, is_silent) {
             if self.leadership.is_standby() {
                 self.intake.prepare(&*self.engine)?;
                 self.show_prepared();
@@ -40,7 +40,11 @@ impl Publisher {
                     self.heard_another = true;
                     is_silent = false;
                     silence.as_mut().reset(Instant::now() + silence_max);
-                    if !self.leadership.is_standby() && newest_writer(follower) != newest {
+                    let now = newest_claim(follower);
+                    if !self.leadership.is_standby()
+                        && now != newest
+                        && self.leadership.is_anothers(now)
+                    {
                         self.leadership.begin_standby();
                         self.show_standby();
                     }
@@ -50,7 +54,7 @@ impl Publisher {
                 // The sink of the next writer repeats it.
                 Some(Command::RemoveObject { .. }) = self.commands.recv() => {}
                 // The channel stays open.
-                _ = self.source.recv_many(&mut events, self.group_events) => {
+                _ = self.source.next_group(&mut events) => {
                     let _ = self.intake.apply(events.drain(..));
                 }
             }
@@ -62,16 +66,16 @@ impl Publisher {
     ///
     /// Objects of a source that is lost may be older than what another writer has published since.
     /// A controller that wrote last itself has published nothing newer.
-    fn may_claim(&self, follower: &LogFollower, is_silent: bool) -> Result<bool, PublishError> {
+    fn may_claim(&self, follower: &LogFollower, is_silent: bool) -> bool {
         let acceptance = follower.acceptance();
         let is_free = !self.leadership.is_standby()
             || is_silent
             || acceptance.is_released()
             || acceptance.is_yielded();
         if !is_free || !self.intake.has_listed() {
-            return Ok(false);
+            return false;
         }
-        Ok(self.sources.is_well() || self.leadership.wrote_last(follower)?)
+        self.sources.is_well() || self.leadership.wrote_last(follower)
     }
 
     fn show_standby(&self) {
@@ -89,8 +93,4 @@ impl Publisher {
             std::mem::replace(&mut progress.is_prepared, is_prepared) != is_prepared
         });
     }
-}
-
-fn newest_writer(follower: &LogFollower) -> Option<Uuid> {
-    follower.acceptance().writer().map(|claim| claim.writer)
 }

@@ -64,7 +64,7 @@ impl Publisher {
                         self.show_late();
                     }
                 }
-                received = self.source.recv_many(&mut events, self.group_events) => {
+                received = self.source.next_group(&mut events) => {
                     if received == 0 {
                         return Ok(());
                     }

@@ -4,6 +4,7 @@
 //! writer publishes and what its own sources change, so a take-over adopts these alone.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{BodyAddress, Envelope, Event, ResourceKey, StreamId, WriterEpoch};
@@ -18,11 +19,11 @@ const KEYS_MAX: usize = 100_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnadoptedKeys(Arc<Mutex<State>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     scope: AdoptionScope,
-    /// The epoch of this controller's last claim.
-    own: WriterEpoch,
+    /// The epochs of this controller since another one wrote.
+    own: RangeInclusive<WriterEpoch>,
 }
 
 /// What is to be adopted.
@@ -46,7 +47,7 @@ impl UnadoptedKeys {
     fn note_event(&self, envelope: &Envelope) {
         let Some(key) = envelope.event.key().and_then(|key| key.resource()) else { return };
         let mut state = self.lock();
-        if envelope.epoch == state.own {
+        if state.own.contains(&envelope.epoch) {
             return;
         }
         // A removal from one stream leaves the object in others.
@@ -64,9 +65,12 @@ impl UnadoptedKeys {
         self.lock().scope = AdoptionScope::Everything;
     }
 
-    /// Notes the epoch of this controller's claim.
-    pub(super) fn note_claim(&self, own: WriterEpoch) {
-        self.lock().own = own;
+    /// Notes the epoch of this controller's claim. `is_takeover`: another controller may have written since
+    /// the claim before.
+    pub(super) fn note_claim(&self, own: WriterEpoch, is_takeover: bool) {
+        let mut state = self.lock();
+        let first = if is_takeover { own } else { (*state.own.start()).min(own) };
+        state.own = first..=own;
     }
 
     /// Forgets the keys that sources alone have noted, and an adoption of everything. Returns whether
@@ -94,6 +98,14 @@ impl UnadoptedKeys {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        // No epoch.
+        let own = WriterEpoch(u64::MAX)..=WriterEpoch(0);
+        Self { scope: AdoptionScope::default(), own }
     }
 }
 

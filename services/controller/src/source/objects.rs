@@ -124,7 +124,9 @@ impl Source for ObjectsSocket {
         let stop = stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
         events.send(SourceEvent::Init).await?;
-        let state = restoration::list(published, &mut events).await?;
+        let listing = restoration::list(published, &mut events);
+        let Some(listed) = stop.run_until_cancelled(listing).await else { return Ok(()) };
+        let state = listed?;
         events.send(SourceEvent::InitDone).await?;
         let mut owner = StateOwner { state, events, role: workloads.role, answered: 0 };
         // The role may be known already.
@@ -134,7 +136,12 @@ impl Source for ObjectsSocket {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                Ok(()) = owner.role.changed() => drop(owner.note_role().await?),
+                Ok(()) = owner.role.changed() => {
+                    let Some(noted) = stop.run_until_cancelled(owner.note_role()).await else {
+                        return Ok(());
+                    };
+                    noted?;
+                }
                 accepted = listener.accept() => match accepted {
                     Ok(stream) => open(stream, &connections, &requests, &stop),
                     Err(error) => {
@@ -143,7 +150,10 @@ impl Source for ObjectsSocket {
                     }
                 },
                 Some(PendingRequest { request, response }) = pending.recv() => {
-                    let outcome = owner.apply(request).await?;
+                    let Some(outcome) = stop.run_until_cancelled(owner.apply(request)).await else {
+                        return Ok(());
+                    };
+                    let outcome = outcome?;
                     // A connection that has ended needs no response.
                     let _ = response.send(outcome);
                 }

@@ -532,6 +532,75 @@ async fn send_lines(socket: &Path, lines: &[Value]) -> u64 {
     last["accepted"].as_u64().expect("a count")
 }
 
+/// The line that sends an object.
+fn line(object: &Object) -> Value {
+    json!({"object": object.versioned_value()})
+}
+
+#[tokio::test]
+async fn a_claim_that_the_log_took_without_an_answer_is_no_other_controllers() {
+    // Another controller's claim would count for a silence of this length.
+    assert!(SOON < WriterTimings::default().silence_max());
+    for (restarts, faults) in [
+        (false, [AppendFault::UnknownWritten].as_slice()),
+        (false, &[AppendFault::UnknownLost, AppendFault::UnknownWrittenLater]),
+        (true, &[AppendFault::UnknownWritten]),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let world = World::new();
+        let socket = folder.path().join("a.sock");
+        let start = async || {
+            let (source, script) = script();
+            let objects = Box::new(ObjectsSocket::new(&socket));
+            let running = world.start_with(vec![objects, script], source).await;
+            until_true("it listens", async || UnixStream::connect(&socket).await.is_ok()).await;
+            running
+        };
+        let mut running = start().await;
+        assert_eq!(send_lines(&socket, &[line(&pod("accepted", "c"))]).await, 1);
+        faults.iter().for_each(|fault| running.log.inject_fault(fault.clone()));
+        running.send([SourceEvent::Init, SourceEvent::InitDone]).await;
+        if restarts {
+            // It is killed before it tries again.
+            until_true("the claim", async || world.newest_epoch().await > WriterEpoch(0)).await;
+            drop(running);
+            running = start().await;
+            assert_eq!(send_lines(&socket, &[line(&pod("accepted", "c"))]).await, 1);
+            running.send([SourceEvent::Init, SourceEvent::InitDone]).await;
+        }
+        until_true("published", async || {
+            running.log.deliver_late();
+            world.events_in("node/a").await.contains(&"+d/pod/accepted".to_owned())
+        })
+        .await;
+        running.reconciled(0).await;
+        assert_eq!(world.events_in("node/a").await, ["+d/pod/accepted"], "{faults:?}");
+        running.controller.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_source_does_not_wait_for_a_log_that_cannot_be_opened() {
+    let world = World::new();
+    let first = world.start().await;
+    first.list([pod("p", "c")]).await;
+    let second = world.usurped().start().await;
+    second.list([pod("p", "c")]).await;
+    // It has lost the log, and opens its fold anew.
+    let mut progress = first.controller.progress();
+    let trouble = progress.wait_for(|now| now.trouble.is_some());
+    timeout(SOON, trouble).await.expect("soon").expect("it runs");
+    first.log.set_frozen(true);
+    for number in 0..4 * SOURCE_QUEUE_EVENTS {
+        let pod = pod(&format!("p{number}"), "c");
+        let sent = first.source.send(SourceEvent::Apply(pod, Cause::default()));
+        timeout(SOON, sent).await.expect("soon").expect("it runs");
+    }
+    first.log.set_frozen(false);
+    first.controller.stop().await;
+    second.controller.stop().await;
+}
+
 #[tokio::test]
 async fn a_successor_keeps_what_came_over_the_sockets_of_its_predecessors() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -542,7 +611,6 @@ async fn a_successor_keeps_what_came_over_the_sockets_of_its_predecessors() {
         world.start_with(objects, source).await
     };
     let sockets = [folder.path().join("a.sock"), folder.path().join("b.sock")];
-    let line = |object: &Object| json!({"object": object.versioned_value()});
     let writing = start(&world, &sockets[0]).await;
     writing.reconciled(0).await;
     let begin = [line(&pod("stays", "c")), line(&pod("goes", "c")), line(&config("c", 1, "x"))];

@@ -178,8 +178,11 @@ impl Folder {
     ) -> Result<Vec<SourceEvent>, ManifestError> {
         let Surroundings { nodes, published, is_takeover, .. } = *around;
         let published_files = PublishedFiles::new(published, is_takeover);
-        self.learn_mounts(&scan, around, &published_files);
-        self.refuse_what_looks_like_an_accident(&scan, published, &published_files)?;
+        let is_compared = self.is_first_look || is_takeover;
+        if is_compared {
+            self.mounts.learn(published, |mount| published_files.lacking(&scan, mount));
+        }
+        self.refuse_what_looks_like_an_accident(&scan, published, is_compared)?;
         self.device = Some(scan.device);
         self.hide_missing_mounts(&mut scan);
         let is_changed = self.take_files(&scan, &published_files) || self.nodes != *nodes;
@@ -256,32 +259,16 @@ impl Folder {
         members
     }
 
-    /// Learns which mounts an earlier run had, or the controller that wrote before this one.
-    fn learn_mounts(
-        &mut self,
-        scan: &Scan,
-        around: &Surroundings<'_>,
-        published_files: &PublishedFiles<'_>,
-    ) {
-        if self.is_first_look {
-            self.mounts = Mounts::published(around.published);
-        } else if around.is_takeover {
-            let has_all = |mount: &Path| has_all(scan, published_files, mount);
-            self.mounts.learn(Mounts::published(around.published), has_all);
-        }
-    }
-
     fn refuse_what_looks_like_an_accident(
         &self,
         scan: &Scan,
         published: &dyn PublishedObjects,
-        published_files: &PublishedFiles<'_>,
+        is_compared: bool,
     ) -> Result<(), ManifestError> {
         if self.allow_empty {
             return Ok(());
         }
-        let has_all = || has_all(scan, published_files, Path::new(""));
-        if self.is_first_look && self.mounts.lack_root(scan) && !has_all() {
+        if self.mounts.lack_root(scan) {
             return Err(ManifestError::Unmounted { folder: self.name.clone() });
         }
         if self.device.is_some_and(|device| device != scan.device) {
@@ -290,7 +277,6 @@ impl Folder {
         if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
             return Ok(());
         }
-        let is_compared = self.is_first_look || published_files.is_takeover();
         let objects = if is_compared { described(published) } else { self.objects.len() };
         if objects > 0 {
             return Err(ManifestError::Emptied { folder: self.name.clone(), objects });
@@ -502,12 +488,6 @@ fn described(published: &dyn PublishedObjects) -> usize {
         object.is_some_and(|object| is_from_manifest(&object))
     };
     published.keys().iter().filter(|key| is_described(key)).count()
-}
-
-/// Whether every file below `folder` that something is published from is there: then it is the same one in another place.
-fn has_all(scan: &Scan, published: &PublishedFiles<'_>, folder: &Path) -> bool {
-    let mut paths = published.paths().filter(|path| path.starts_with(folder));
-    paths.all(|path| scan.files.contains_key(path))
 }
 
 /// The content of an object without its identity: equal content and past make the same object.

@@ -13,19 +13,16 @@ use crate::source::{
     PublishedReader, SOURCE_QUEUE_EVENTS, SourceError, SourceEvent, SourceEventSender,
 };
 
-/// Takes the events of a reader, and breaks when they are no longer wanted.
-type Deliver<'a> = &'a mut dyn FnMut(SourceEvent) -> ControlFlow<()>;
-
 /// Lists the objects that an earlier run published, and returns the state that they make.
 pub(super) async fn list(
     published: Arc<dyn PublishedReader>,
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
-    read(events, move |deliver| {
+    read(events, move |delivery| {
         let mut state = State::default();
         published.read(&mut |key, object| {
             let object = state.restore(key, &object);
-            object.into_iter().map(SourceEvent::InitApply).try_for_each(&mut *deliver)
+            delivery.send(object.map(SourceEvent::InitApply))
         })?;
         Ok(state)
     })
@@ -39,31 +36,47 @@ pub(super) async fn take_over(
     published: Arc<dyn PublishedReader>,
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
-    read(events, move |deliver| {
+    read(events, move |delivery| {
         let mut state = State::default();
         published.read(&mut |key, object| {
-            let events = state.continue_from(&mut before, key, &object);
-            events.into_iter().try_for_each(&mut *deliver)
+            delivery.send(state.continue_from(&mut before, key, &object))
         })?;
+        if before.may_be_unused() {
+            published.read(&mut |_, object| {
+                before.note_needs(&object);
+                delivery.send([])
+            })?;
+        }
         // Once the receiver has gone, the state is not used.
-        let _ = state.keep_unused(before).into_iter().try_for_each(deliver);
+        let _ = delivery.send(state.keep_unused(before));
         Ok(state)
     })
     .await
 }
 
-/// Sends on what `reader` sends. It waits for room, so it has a thread of its own.
+/// Where the events of a reader go.
+struct Delivery(mpsc::Sender<SourceEvent>);
+
+impl Delivery {
+    /// Waits for room for each event. Breaks when events are no longer wanted.
+    fn send(&self, events: impl IntoIterator<Item = SourceEvent>) -> ControlFlow<()> {
+        let is_delivered = |event| self.0.blocking_send(event).is_ok();
+        if !self.0.is_closed() && events.into_iter().all(is_delivered) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// Sends on what `reader` sends. It waits for room, so it has a thread of its own. The reader ends when this
+/// call is dropped.
 async fn read(
     events: &mut SourceEventSender,
-    reader: impl FnOnce(Deliver<'_>) -> Result<State, EngineError> + Send + 'static,
+    reader: impl FnOnce(&Delivery) -> Result<State, EngineError> + Send + 'static,
 ) -> Result<State, SourceError> {
     let (sender, mut found) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    let reading = spawn_blocking(move || {
-        reader(&mut |event| match sender.blocking_send(event) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        })
-    });
+    let reading = spawn_blocking(move || reader(&Delivery(sender)));
     let read = async { read_result(reading.await) };
     // When it fails, it takes no more events, and the reader stops at the next one.
     let send = async move {

@@ -50,19 +50,20 @@ impl State {
     }
 
     /// [Restores](State::restore) the object at `key`, and takes it out of the state `before`. Returns what
-    /// this changes.
+    /// this changes. An object that is published as it was accepted is not parsed.
     pub(super) fn continue_from(
         &mut self,
         before: &mut Self,
         key: ResourceKey,
         published: &PublishedObject,
     ) -> Vec<SourceEvent> {
-        let Some(object) = self.restore(key.clone(), published) else { return Vec::new() };
-        for reference in object.references() {
-            if let Some(needed) = before.objects.get_mut(&reference.key) {
-                needed.is_needed = true;
-            }
+        let content = content_of(&published.resource_version, &published.payload);
+        let is_same = |was: &SentObject| *was.uid == *published.uid && was.content == content;
+        if before.objects.get(&key).is_some_and(is_same) {
+            self.objects.extend(before.objects.remove_entry(&key));
+            return Vec::new();
         }
+        let Some(object) = self.restore(key.clone(), published) else { return Vec::new() };
         let was = before.objects.remove(&key);
         if was.as_ref().zip(self.objects.get(&key)).is_some_and(|(was, now)| was.is_as(now)) {
             return Vec::new();
@@ -73,12 +74,27 @@ impl State {
         events
     }
 
+    /// Whether there are objects that may be in no stream because no object needs them.
+    pub(super) fn may_be_unused(&self) -> bool {
+        self.objects.keys().any(|key| !is_pod(key))
+    }
+
+    /// Notes that a published object needs what it names.
+    pub(super) fn note_needs(&mut self, published: &PublishedObject) {
+        let Ok(object) = Object::from_published(&mut published.versioned_value()) else { return };
+        for reference in object.references() {
+            if let Some(needed) = self.objects.get_mut(&reference.key) {
+                needed.is_needed = true;
+            }
+        }
+    }
+
     /// Takes the objects of the state `before` that are not published and that no published object needs: they may be in
     /// no stream for that reason alone. Returns the deletions of the others, pods among them.
     pub(super) fn keep_unused(&mut self, before: Self) -> Vec<SourceEvent> {
         let mut deletions = Vec::new();
         for (key, object) in before.objects {
-            if key.kind() == "pod" || object.is_needed {
+            if is_pod(&key) || object.is_needed {
                 deletions.push(object.deletion(key));
             } else {
                 self.objects.entry(key).or_insert(object);
@@ -153,11 +169,7 @@ impl State {
 
 impl SentObject {
     fn new(object: &Object, immutable: blake3::Hash) -> Self {
-        let mut content = blake3::Hasher::new();
-        // No version has a zero byte.
-        content.update(object.resource_version().as_bytes()).update(&[0]);
-        content.update(object.payload());
-        let content = content.finalize();
+        let content = content_of(object.resource_version(), object.payload());
         Self { uid: object.uid().into(), immutable, content, is_needed: false }
     }
 
@@ -168,5 +180,38 @@ impl SentObject {
 
     fn deletion(self, key: ResourceKey) -> SourceEvent {
         SourceEvent::Delete { key, uid: self.uid.into(), cause: Cause::default() }
+    }
+}
+
+fn content_of(resource_version: &str, payload: &[u8]) -> blake3::Hash {
+    let mut content = blake3::Hasher::new();
+    // No version has a zero byte.
+    content.update(resource_version.as_bytes()).update(&[0]).update(payload);
+    content.finalize()
+}
+
+fn is_pod(key: &ResourceKey) -> bool {
+    key.kind() == "pod"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_published_as_it_was_accepted_is_not_parsed() {
+        let key: ResourceKey = "d/pod/p".parse().expect("a key");
+        let payload = "no JSON".into();
+        let published = PublishedObject { uid: "u".into(), resource_version: "7".into(), payload };
+        let content = content_of("7", &published.payload);
+        let immutable = blake3::hash(b"");
+        let sent = SentObject { uid: "u".into(), immutable, content, is_needed: false };
+        let mut before = State { objects: HashMap::from([(key.clone(), sent)]) };
+        let mut state = State::default();
+        assert!(state.continue_from(&mut before, key.clone(), &published).is_empty());
+        assert!(before.objects.is_empty() && state.objects.contains_key(&key));
+        // Another stream has it too.
+        assert!(state.continue_from(&mut before, key, &published).is_empty());
+        assert_eq!(state.objects.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! A file of the folder: what it describes, and what it described before and cannot say now.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use headwater_event::ResourceKey;
@@ -10,6 +10,7 @@ use crate::source::PublishedObjects;
 use crate::source::manifest::entry::{Content, Entries, Entry, EntryId, SharedContent};
 use crate::source::manifest::origin::MANIFEST_ANNOTATION;
 use crate::source::manifest::parse::Finding;
+use crate::source::manifest::scan::Scan;
 use crate::source::manifest::validation::Validation;
 
 /// What is known of one file.
@@ -109,6 +110,12 @@ impl<'a> PublishedFiles<'a> {
     /// The paths of the files that something is published from.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.keys().keys().map(PathBuf::as_path)
+    }
+
+    /// The files below `folder` that something is published from and that a scan does not find.
+    pub(super) fn lacking(&self, scan: &Scan, folder: &Path) -> BTreeSet<PathBuf> {
+        let paths = self.paths().filter(|path| path.starts_with(folder));
+        paths.filter(|path| !scan.files.contains_key(*path)).map(Path::to_owned).collect()
     }
 
     /// What is published from a file.

@@ -3,8 +3,11 @@
 //! A mount that goes leaves an empty folder, or none: its manifests are hidden, not deleted. An
 //! object of a manifest in a mount carries the mount's path in an annotation, so that a restart
 //! knows the mounts of an earlier run. Numbers of devices do not survive a restart of the machine.
+//!
+//! A folder in place of a mount that has every file which the mount was missed for is the same one in
+//! another place, such as a copy on another machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -18,35 +21,28 @@ use crate::source::{PublishedObject, PublishedObjects};
 pub(super) struct Mounts(BTreeMap<PathBuf, Device>);
 
 /// The device of a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Device {
     /// Its number, in this run.
     Number(u64),
-    /// The mount is known from an earlier run.
-    Earlier,
+    /// The mount is known from an earlier run, or from another controller.
+    Earlier {
+        /// The files that something is published from and that were not there, in the folder.
+        lacking: BTreeSet<PathBuf>,
+    },
 }
 
 impl Mounts {
-    /// The mounts of an earlier run.
-    pub(super) fn published(published: &dyn PublishedObjects) -> Self {
-        let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
-        // Few objects have the annotation, and only those are parsed.
-        let is_named = |object: &PublishedObject| {
-            str::from_utf8(&object.payload).is_ok_and(|text| text.contains(MOUNT_ANNOTATION))
-        };
-        let mounts = objects.filter(is_named).filter_map(|object| {
-            let value: Value = object.value();
-            let mount = value["metadata"]["annotations"][MOUNT_ANNOTATION].as_str()?;
-            Some((PathBuf::from(mount), Device::Earlier))
-        });
-        Self(mounts.collect())
-    }
-
-    /// Takes up the mounts of another controller, but for those that are known and those whose files are all here, in
-    /// a place that is no mount. The folder itself is the same on both.
-    pub(super) fn learn(&mut self, of_another: Self, has_all: impl Fn(&Path) -> bool) {
-        for (path, device) in of_another.0 {
-            if !path.as_os_str().is_empty() && !self.0.contains_key(&path) && !has_all(&path) {
+    /// Takes up the mounts of an earlier run, or of another controller, but for those that are known. `lacking`
+    /// returns the files in a mount that something is published from and that are not there.
+    pub(super) fn learn(
+        &mut self,
+        published: &dyn PublishedObjects,
+        lacking: impl Fn(&Path) -> BTreeSet<PathBuf>,
+    ) {
+        for path in published_mounts(published) {
+            if !self.0.contains_key(&path) {
+                let device = Device::Earlier { lacking: lacking(&path) };
                 self.0.insert(path, device);
             }
         }
@@ -56,16 +52,21 @@ impl Mounts {
     pub(super) fn missing(&self, scan: &Scan) -> Vec<PathBuf> {
         let is_missing = |(path, device): &(&PathBuf, &Device)| match scan.mounts.get(*path) {
             // What is in a folder that cannot be entered is not missing.
-            None => !scan.unreadable_folders.iter().any(|folder| path.starts_with(folder)),
+            None => {
+                let is_hidden = |folder: &PathBuf| path.starts_with(folder);
+                device.is_missed(scan) && !scan.unreadable_folders.iter().any(is_hidden)
+            }
             Some(now) => **device != Device::Number(*now) && !has_manifests(scan, path),
         };
         self.0.iter().filter(is_missing).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Whether the folder itself was a mount in an earlier run and is none in a scan.
+    /// Whether the folder itself was a mount in an earlier run, or of another controller, and is none in a scan.
+    /// In one run its device says so.
     pub(super) fn lack_root(&self, scan: &Scan) -> bool {
         let root = Path::new("");
-        self.0.contains_key(root) && !scan.mounts.contains_key(root)
+        let known = self.0.get(root).filter(|device| matches!(device, Device::Earlier { .. }));
+        known.is_some_and(|device| device.is_missed(scan)) && !scan.mounts.contains_key(root)
     }
 
     /// Takes the mounts of a scan. The `hidden` ones stay as they were.
@@ -83,6 +84,30 @@ impl Mounts {
         let mount = file.ancestors().find_map(|folder| self.0.get_key_value(folder));
         mount.map(|(path, _)| path.as_path())
     }
+}
+
+impl Device {
+    /// Whether a folder that is no mount lacks files of this one.
+    fn is_missed(&self, scan: &Scan) -> bool {
+        match self {
+            Self::Number(_) => true,
+            Self::Earlier { lacking } => lacking.iter().any(|path| !scan.files.contains_key(path)),
+        }
+    }
+}
+
+/// The mounts that published objects name.
+fn published_mounts(published: &dyn PublishedObjects) -> BTreeSet<PathBuf> {
+    let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
+    // Few objects have the annotation, and only those are parsed.
+    let is_named = |object: &PublishedObject| {
+        str::from_utf8(&object.payload).is_ok_and(|text| text.contains(MOUNT_ANNOTATION))
+    };
+    let mounts = objects.filter(is_named).filter_map(|object| {
+        let value: Value = object.value();
+        Some(value["metadata"]["annotations"][MOUNT_ANNOTATION].as_str()?.into())
+    });
+    mounts.collect()
 }
 
 fn has_manifests(scan: &Scan, folder: &Path) -> bool {

@@ -38,6 +38,8 @@ struct Story {
     unreadable_folders: Vec<PathBuf>,
     nodes: BTreeSet<NodeName>,
     published: BTreeMap<ResourceKey, PublishedObject>,
+    /// What the events of this folder make, without what another controller published.
+    interest: BTreeMap<ResourceKey, PublishedObject>,
     identities: u64,
     reports: Reports,
     now: Timestamp,
@@ -61,6 +63,7 @@ impl Story {
             unreadable_folders: Vec::new(),
             nodes: ["a", "b"].into_iter().map(|node| node.parse().expect("ok")).collect(),
             published: BTreeMap::new(),
+            interest: BTreeMap::new(),
             identities: 0,
             reports: Reports::default(),
             now: Timestamp::UNIX_EPOCH,
@@ -75,9 +78,9 @@ impl Story {
         self.is_takeover = true;
         self.update();
         self.is_takeover = false;
-        // The comparison makes everything as this folder has it, and adopts UIDs.
-        let objects = self.folder.objects.iter().map(|(key, sent)| {
-            let mut value = sent.payload.value();
+        // The comparison makes everything as the events of this folder have it, and adopts UIDs.
+        let objects = self.interest.iter().map(|(key, object)| {
+            let mut value = object.value();
             let known = writer.published.get(key).map(|known| known.uid.clone());
             let uid = known.unwrap_or_else(|| uid_of(&value));
             value["metadata"]["uid"] = json!(uid);
@@ -146,18 +149,19 @@ impl Story {
                 SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
                     let uid = object.uid().to_owned();
                     let payload = object.payload().clone();
-                    self.published.insert(
+                    self.interest.insert(
                         object.key().clone(),
                         PublishedObject { uid, resource_version: String::new(), payload },
                     );
                 }
                 SourceEvent::Delete { key, .. } => {
-                    self.published.remove(key);
+                    self.interest.remove(key);
                 }
-                SourceEvent::Init => self.published.clear(),
+                SourceEvent::Init => self.interest.clear(),
                 SourceEvent::InitDone | SourceEvent::Notice(_) | SourceEvent::TakenOver { .. } => {}
             }
         }
+        self.published.clone_from(&self.interest);
         Ok(events)
     }
 

@@ -90,6 +90,13 @@ fn the_files_of_a_mount_that_only_the_writer_has_stay() {
     standby.take_over(&writer);
     assert_eq!(keys(&standby), keys(&writer));
     assert!(standby.folder.skipped[0].to_string().starts_with("usb: was a mount"));
+    // The files come, in a folder that is no mount.
+    standby.write("usb/more.yaml", config_map("more", "1"));
+    assert_eq!(standby.update().events, NOTHING, "not all of them are there");
+    standby.write("usb/c.yaml", config_map("c", "2"));
+    let events = standby.update().events;
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(standby.object("default/configmap/c")["data"], json!({"k": "2"}));
 
     // A folder that has the same files without a mount is as good.
     let mut copy = Story::new();
@@ -98,6 +105,22 @@ fn the_files_of_a_mount_that_only_the_writer_has_stay() {
     copy.take_over(&writer);
     copy.write("usb/c.yaml", config_map("c", "2"));
     assert_eq!(copy.update().events.len(), 1, "it is followed");
+}
+
+#[test]
+fn a_folder_that_is_no_mount_takes_nothing_over_from_a_mount_with_more_files() {
+    let (mut writer, mut standby) = pair(&[("c.yaml", config_map("c", "1"))]);
+    writer.mounts.insert(PathBuf::new(), 7);
+    writer.write("more.yaml", config_map("more", "1"));
+    writer.settle();
+    standby.published.clone_from(&writer.published);
+    standby.is_takeover = true;
+    for _ in 0..2 {
+        assert!(matches!(standby.try_update(), Err(ManifestError::Unmounted { .. })));
+    }
+    standby.write("more.yaml", config_map("more", "1"));
+    standby.take_over(&writer);
+    assert_eq!(keys(&standby), keys(&writer));
 }
 
 #[test]
