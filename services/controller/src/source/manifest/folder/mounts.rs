@@ -7,6 +7,7 @@
 //! A folder in place of a mount that has every file which the mount was missed for is the same one in
 //! another place, such as a copy on another machine.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -41,9 +42,9 @@ impl Mounts {
         lacking: impl Fn(&Path) -> BTreeSet<PathBuf>,
     ) {
         for path in published_mounts(published) {
-            if !self.0.contains_key(&path) {
-                let device = Device::Earlier { lacking: lacking(&path) };
-                self.0.insert(path, device);
+            if let Entry::Vacant(unknown) = self.0.entry(path) {
+                let lacking = lacking(unknown.key());
+                unknown.insert(Device::Earlier { lacking });
             }
         }
     }
