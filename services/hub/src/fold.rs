@@ -15,6 +15,7 @@
 //! | `follower` | the task that folds the downstream log |
 //! | `contacts` | the last contact of each node with any hub |
 //! | `identities` | the highest identity of each node, folded from the upstream log |
+//! | `partition_readiness` | which partitions of the upstream log are read to their ends |
 //! | `state` | whether the fold is complete, and the claims of writers |
 //! | `history` | past changes and events, as the log is folded |
 //! | `history_rows` | their tables and rows |
@@ -33,6 +34,7 @@ mod history;
 mod history_rows;
 mod identities;
 mod notification_pacer;
+mod partition_readiness;
 mod patches;
 mod shared_tails;
 mod source;
@@ -176,7 +178,7 @@ impl Fold {
             self.heads.load(&*self.engine)?;
         }
         let mut state = self.state_mut();
-        let now = FoldState::of(follower, &state);
+        let now = FoldState::of(follower);
         let has_changed = **state != now;
         if has_changed {
             *state = Arc::new(now);
@@ -194,7 +196,7 @@ impl Fold {
     /// The fold may be emptied: the hub serves nothing until the log is followed again.
     fn suspend(&self, trouble: String) {
         let mut state = self.state_mut();
-        *state = Arc::new(state.suspended(trouble));
+        *state = Arc::new(FoldState::suspended(trouble));
         self.show_writer(&state);
         self.heads.clear();
     }
@@ -205,11 +207,6 @@ impl Fold {
             address.clone_from(&state.writer_address);
             has_changed
         });
-    }
-
-    /// The upstream log has been read to its end.
-    fn identities_known(&self) {
-        Arc::make_mut(&mut self.state_mut()).knows_identities = true;
     }
 
     fn state_mut(&self) -> RwLockWriteGuard<'_, Arc<FoldState>> {

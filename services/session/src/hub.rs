@@ -12,8 +12,8 @@
 //!       Closed
 //! ```
 //!
-//! A hub that has just started has not read the beginning of its log yet. The welcome waits for
-//! it, for a bounded time.
+//! A hub that has just started has not read the beginning of its log yet, nor which identities the
+//! node has had. The welcome waits for both, for a bounded time.
 //!
 //! In an open session each stream is idle at the end of the fold, is parked, or has a push in
 //! flight. While the window has room, every event is sent as it is; the events behind a full window
@@ -95,8 +95,8 @@ pub struct HubSession {
 enum Phase {
     AwaitingHello,
     AwaitingAdmission(Identity),
-    /// The registry admitted the session; the fold does not know its log yet. `live` is the
-    /// identity of a later start.
+    /// The registry admitted the session; the fold does not know its log or the node's identities
+    /// yet. `live` is the identity of a later start.
     AwaitingLog {
         identity: Identity,
         live: Option<Identity>,
@@ -447,7 +447,10 @@ impl HubSession {
         if let Phase::AwaitingLog { since_ms, .. } = &self.phase
             && self.now_ms - since_ms > self.settings.welcome_ms_max
         {
-            let message = "the hub has not read the beginning of the log";
+            let message = match source.log_id() {
+                Some(_) => "the hub has not read the positions of the node",
+                None => "the hub has not read the beginning of the log",
+            };
             return Err(HubCloseReason::Refused(unavailable(message)));
         }
         let Phase::Open { identity, since_ms, .. } = &self.phase else { return Ok(()) };

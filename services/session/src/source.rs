@@ -37,6 +37,12 @@ pub trait StreamSource {
     /// When the fold cannot be read.
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError>;
 
+    /// Whether the hub knows the identities of `node` in the cloud. A session delays its welcome until
+    /// then: an edge with an older identity is to learn what it must move past.
+    fn knows_identities_of(&self, _node: &NodeName) -> bool {
+        true
+    }
+
     /// The highest identity of `node` in the cloud.
     ///
     /// # Errors

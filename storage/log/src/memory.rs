@@ -270,6 +270,19 @@ impl MemoryLog {
         }
     }
 
+    /// Applies `read` to the state, unless `partition` has no leader.
+    async fn with_partition<T>(
+        &self,
+        partition: Partition,
+        read: impl FnOnce(&State) -> Result<T, ReadError> + Send,
+    ) -> Result<T, ReadError> {
+        self.with_state(|state| {
+            state.check_leader(partition)?;
+            read(state)
+        })
+        .await
+    }
+
     /// Applies `read` to the state, unless the log is unreachable.
     async fn with_state<T>(
         &self,
@@ -291,6 +304,15 @@ impl fmt::Debug for SharedState {
 }
 
 impl State {
+    fn check_leader(&self, partition: Partition) -> Result<(), ReadError> {
+        match self.partition_faults.get(&partition) {
+            Some(PartitionFault::NoLeader) => Err(ReadError::Unavailable {
+                reason: format!("partition {partition} has no leader"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Why the log takes none of `appends`, if there is a reason.
     fn refusal(&self, appends: &[Append]) -> Option<AppendError> {
         let bytes_max = self.settings.record_bytes_max;
@@ -348,7 +370,7 @@ impl Log for MemoryLog {
     }
 
     async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
-        self.with_state(|state| {
+        self.with_partition(partition, |state| {
             let records = state.topic.partition(partition)?;
             Ok(Bounds { low: records.low, high: records.high })
         })
@@ -356,12 +378,17 @@ impl Log for MemoryLog {
     }
 
     async fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
-        self.with_state(|state| state.topic.start(partition)).await
+        self.with_partition(partition, |state| state.topic.start(partition)).await
     }
 
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
-        self.with_state(|state| cursors.iter().try_for_each(|cursor| state.topic.check(cursor)))
-            .await?;
+        self.with_state(|state| {
+            cursors.iter().try_for_each(|cursor| {
+                state.check_leader(cursor.partition)?;
+                state.topic.check(cursor)
+            })
+        })
+        .await?;
         Ok(Box::new(MemoryReader::new(self.clone(), cursors)))
     }
 }

@@ -181,9 +181,7 @@ impl<'f> FoldSource<'f> {
 
 impl StreamSource for FoldSource<'_> {
     fn log_id(&self) -> Option<LogId> {
-        // Without the identities, the answer to a hello could be wrong.
-        let state = self.state();
-        state.log_id.filter(|_| state.knows_identities)
+        self.state().log_id
     }
 
     fn may_transfer(&self) -> bool {
@@ -210,6 +208,10 @@ impl StreamSource for FoldSource<'_> {
             let _ = known.set(streams.clone());
         }
         Ok(streams)
+    }
+
+    fn knows_identities_of(&self, node: &NodeName) -> bool {
+        self.fold.identities.are_complete_for(node)
     }
 
     fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {

@@ -21,15 +21,13 @@ pub(crate) struct FoldState {
     pub(crate) writer_address: Option<String>,
     /// Streams whose state does not hash to what the log records.
     pub(crate) damaged: BTreeSet<StreamId>,
-    /// Whether the upstream log was read to its end, so that the known identities are complete.
-    pub(crate) knows_identities: bool,
     /// Why the log is not followed at present.
     pub(crate) trouble: Option<String>,
 }
 
 impl FoldState {
-    /// The state after a step of `follower`; `before` is the state until now.
-    pub(super) fn of<R: DerivedRows>(follower: &Follower<R>, before: &Self) -> Self {
+    /// The state after a step of `follower`.
+    pub(super) fn of<R: DerivedRows>(follower: &Follower<R>) -> Self {
         let acceptance = follower.acceptance();
         let writer = acceptance.writer().filter(|_| !acceptance.is_released());
         Self {
@@ -39,7 +37,6 @@ impl FoldState {
             claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
             writer_address: writer.and_then(|claim| claim.address.clone()),
             damaged: follower.damaged().clone(),
-            knows_identities: before.knows_identities,
             trouble: None,
         }
     }
@@ -51,9 +48,8 @@ impl FoldState {
     }
 
     /// The state of a fold that is emptied next, or whose log has no fold, with the reason.
-    pub(super) fn suspended(&self, trouble: String) -> Self {
-        let knows_identities = self.knows_identities;
-        Self { knows_identities, trouble: Some(trouble), ..Self::default() }
+    pub(super) fn suspended(trouble: String) -> Self {
+        Self { trouble: Some(trouble), ..Self::default() }
     }
 
     /// Whether snapshots may be served.

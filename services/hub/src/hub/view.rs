@@ -124,10 +124,10 @@ impl HubView {
         self.hub.fold.engine().clone()
     }
 
-    /// Whether the fold is complete and includes the newest writer's `Reconciled`.
+    /// Whether the fold is complete and includes the newest writer's `Reconciled`, and the hub knows
+    /// the identities of all nodes whose partitions of the upstream log can be read.
     pub fn is_reconciled(&self) -> bool {
-        let state = self.hub.fold.state();
-        state.is_complete() && state.knows_identities
+        self.hub.fold.state().is_complete() && self.hub.fold.identities().are_settled()
     }
 
     /// Where the active writer of the downstream log listens, as its claim has it, and each change of
@@ -136,7 +136,8 @@ impl HubView {
         self.hub.fold.writer_address()
     }
 
-    /// Why the hub does not follow the log at present, and the nodes that it holds: a sentence each.
+    /// Why the hub does not follow the log at present, the partitions whose nodes wait, and the nodes
+    /// that it holds: a sentence each.
     pub fn troubles(&self) -> Vec<String> {
         let held = self.held_nodes().into_iter().map(|node| {
             format!(
@@ -144,7 +145,13 @@ impl HubView {
                  then run `headwater node release {node}`"
             )
         });
-        self.hub.fold.state().trouble.clone().into_iter().chain(held).collect()
+        let away = self.hub.fold.identities().partitions_away().into_iter().map(|partition| {
+            format!(
+                "partition {partition} of the upstream log cannot be read: nodes whose positions it \
+                 has cannot connect to this hub until it is back"
+            )
+        });
+        self.hub.fold.state().trouble.clone().into_iter().chain(away).chain(held).collect()
     }
 
     /// The nodes that the hub holds: two machines use the identity of each.

@@ -69,7 +69,7 @@ impl HubSession {
         self.welcome(source, outputs)
     }
 
-    /// Sends the welcome to an admitted edge, once the log is known. An edge with an older identity
+    /// Sends the welcome to an admitted edge, once the log and the node's identities are known. An edge with an older identity
     /// is refused behind the welcome: it takes from there what it must move past.
     pub(super) fn welcome(
         &mut self,
@@ -78,6 +78,9 @@ impl HubSession {
     ) -> Result<(), HubCloseReason> {
         let Phase::AwaitingLog { identity, live, .. } = &self.phase else { return Ok(()) };
         let Some(log_id) = source.log_id() else { return Ok(()) };
+        if !source.knows_identities_of(&self.node) {
+            return Ok(());
+        }
         let (identity, live) = (identity.clone(), live.clone());
         let logged = source.known_identity(&self.node)?;
         let known = [logged, live].into_iter().flatten().max_by_key(|known| {

@@ -24,13 +24,16 @@ pub enum AppendFault {
     },
 }
 
-/// What appends to one partition meet, through every handle.
+/// What calls that concern one partition meet, through every handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionFault {
-    /// `Unknown`, and not written: the partition has no leader.
+    /// Appends are `Unknown`, and not written: the partition has too few replicas.
     Fails,
     /// The append waits until the fault is over.
     Hangs,
+    /// The partition has no leader. Appends are as with [`PartitionFault::Fails`], its bounds are
+    /// `Unavailable`, and so is a new reader of it. An open reader waits for its records.
+    NoLeader,
 }
 
 /// The faults of one handle.

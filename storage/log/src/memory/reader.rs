@@ -38,7 +38,7 @@ impl MemoryReader {
             let cursor = &mut self.cursors[index];
             state.topic.check(cursor)?;
             let content = state.topic.partition(cursor.partition)?;
-            if cursor.next >= content.high {
+            if cursor.next >= content.high || state.check_leader(cursor.partition).is_err() {
                 continue;
             }
             let mut records = Vec::new();

@@ -66,6 +66,41 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_starts_beside_a_partition_without_a_leader_serves_the_nodes_of_the_others() {
+    let [healthy_node, stalled_node] = two_nodes();
+    let mut cloud = TestCloud::new(&[&stalled_node, &healthy_node]).await;
+    let first = hub(&cloud).await;
+    let mut edge = TestEdge::connect(first.address(), identity(&stalled_node, 5, 1)).await;
+    edge.receive_until("a welcome", TestEdge::is_open).await;
+    first.stop().await;
+
+    cloud.upstream.set_partition_fault(Partition(1), Some(PartitionFault::NoLeader));
+    let hub = hub(&cloud).await;
+    // A start of before: the hub cannot know that there was a later one.
+    let mut stale = TestEdge::connect(hub.address(), identity(&stalled_node, 4, 9)).await;
+    let mut healthy = connected(&hub, &healthy_node).await;
+    healthy.report(1).await;
+    healthy.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    let stream = format!("node/{healthy_node}");
+    let seq = healthy.seq(&stream);
+    cloud.set(&stream, "one", Some("{}".to_owned())).await;
+    healthy.receive_until("a push", |edge| edge.seq(&stream) > seq).await;
+    until_true("a hub that is ready", async || hub.view().is_reconciled()).await;
+    let troubles = hub.view().troubles().concat();
+    assert!(troubles.contains("partition 1 of the upstream topic cannot be read"), "{troubles}");
+
+    cloud.upstream.set_partition_fault(Partition(1), None);
+    let end = stale.receive_end().await;
+    assert!(
+        matches!(&end, EdgeCloseReason::RaisingBoot { known } if known.boot.number == 5),
+        "{end}"
+    );
+    assert!(stale.pushes.is_empty(), "it was not served before");
+    assert_eq!(hub.view().troubles(), [""; 0]);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_the_log_never_takes_is_refused_to_its_edge_by_name() {
     let small = MemorySettings { partitions: 2, record_bytes_max: 10_000, ..Default::default() };
     let logs = (logs().0, MemoryLog::new(small));
