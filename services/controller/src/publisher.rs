@@ -308,7 +308,7 @@ impl Publisher {
         }
         // A standby counts the silence from when it reads the claim, so no earlier than this.
         let sent = Instant::now();
-        let claiming = self.leadership.claim(follower);
+        let claiming = self.leadership.claim(follower, self.timings.marks_within());
         let WonClaim { follower, writer, another, has_gap } =
             self.source.apply_until(claiming, &mut self.intake).await?;
         let writes_until = sent + self.timings.writes_for();

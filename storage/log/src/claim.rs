@@ -38,9 +38,9 @@ use crate::writer::Writer;
 /// the claims of one life, and small enough that epochs of many lives stay exact in JSON.
 const EPOCHS_OF_A_LIFE: u64 = 1_000_000_000;
 
-/// How long a claimant waits for a partition other than the first to take its claim: well within the
-/// silence after which a standby claims too.
-const MARKS_WITHIN: Duration = Duration::from_secs(5);
+/// How long a claimant waits at most for a partition other than the first to take its claim. A log that
+/// works takes it within milliseconds, and a partition whose leader is elected anew within seconds.
+pub const MARKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The process that claims, in one attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,12 +53,17 @@ pub struct Claimant {
     /// The highest claimed epoch that the claimant ever knew. A log that lost its tail may have lost
     /// that claim, while edges have its events: the new writer needs a higher epoch.
     pub above: WriterEpoch,
+    /// How long partitions other than the first may take over the claim. The claimant appends no
+    /// heartbeat meanwhile, so this is well within the silence after which a standby claims too.
+    pub marks_within: Duration,
 }
 
 impl Claimant {
-    /// A claimant without an address that knows only the writers in the log.
+    /// A claimant without an address that knows only the writers in the log, and waits for
+    /// [`MARKS_WITHIN`].
     pub fn new(writer: Uuid) -> Self {
-        Self { writer, address: None, above: WriterEpoch::default() }
+        let (above, marks_within) = (WriterEpoch::default(), MARKS_WITHIN);
+        Self { writer, address: None, above, marks_within }
     }
 }
 
@@ -95,6 +100,7 @@ pub enum ClaimError {
 pub struct ClaimAttempt {
     claim: Claim,
     description: Description,
+    marks_within: Duration,
     marks: Option<Marks>,
 }
 
@@ -134,7 +140,7 @@ impl ClaimAttempt {
         // Before the claim: a writer that cannot describe its log would have ended the one before it.
         let description = log.describe().await?;
         log.append(vec![append(&claim, Partition(0))?]).await?;
-        Ok(Self { claim, description, marks: None })
+        Ok(Self { claim, description, marks_within: claimant.marks_within, marks: None })
     }
 
     /// Waits until the claim can continue without a batch: a partition refused it, or one has not
@@ -202,7 +208,7 @@ impl ClaimAttempt {
                     Box::pin(async move { (partition, log.append(vec![mark]).await.map(drop)) });
                 running.push(call);
             }
-            let deadline = Instant::now() + MARKS_WITHIN;
+            let deadline = Instant::now() + self.marks_within;
             let (appended, failed) = (BTreeSet::new(), BTreeMap::new());
             self.marks = Some(Marks { running, appended, failed, deadline });
         }
@@ -218,6 +224,7 @@ impl ClaimAttempt {
         if missing.is_empty() {
             return Ok(Some(BTreeMap::new()));
         }
+        let within = self.marks_within;
         let Some(Marks { appended, failed, deadline, .. }) = &mut self.marks else {
             return Ok(None);
         };
@@ -238,7 +245,7 @@ impl ClaimAttempt {
         }
         let reason = |partition: &Partition| match failed.get(partition) {
             Some(error) => error.to_string(),
-            None => format!("it has not taken the claim within {} s", MARKS_WITHIN.as_secs()),
+            None => format!("it has not taken the claim within {within:?}"),
         };
         Ok(Some(missing.iter().map(|partition| (*partition, reason(partition))).collect()))
     }

@@ -39,7 +39,7 @@ pub mod writer;
 pub use acceptance::{Acceptance, AcceptanceChanges, FoldRange, Outcome};
 pub use bodies::{Bodies, Body, MemoryBodies};
 pub use catch_up::{CatchUpTarget, start_cursors};
-pub use claim::{ClaimAttempt, ClaimError, Claimant, claim};
+pub use claim::{ClaimAttempt, ClaimError, Claimant, MARKS_WITHIN, claim};
 pub use fold::{begin_fold, begin_fold_of};
 pub use history::{
     HistoryError, PastEntry, PastState, StateWindow, StreamHistory, Until, fold_stream,

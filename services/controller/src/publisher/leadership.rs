@@ -4,6 +4,8 @@
 //! tell from old records whether their writer still runs, because the clocks of two machines may
 //! differ by any amount. It therefore waits for a whole silence on its own clock.
 
+use std::time::Duration;
+
 use headwater_follow::TakeOverError;
 use headwater_log::{ClaimError, Claimant, Log, Writer};
 use headwater_telemetry::error_chain;
@@ -125,16 +127,18 @@ impl Leadership {
         }
     }
 
-    /// Claims the log, with an epoch above every epoch that is known.
+    /// Claims the log, with an epoch above every epoch that is known. Partitions other than the first
+    /// have `marks_within` to take the claim.
     pub(super) async fn claim(
         &mut self,
         mut follower: LogFollower,
+        marks_within: Duration,
     ) -> Result<WonClaim, PublishError> {
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
         let own = (self.downstream.new_uuid)();
         let above = backup::highest_epoch(&*self.downstream.engine)?;
         let address = self.address.clone();
-        let claimant = Claimant { above, address, ..Claimant::new(own) };
+        let claimant = Claimant { above, address, marks_within, ..Claimant::new(own) };
         self.own_claims.begin(own)?;
         let writer = match follower.take_over(&self.downstream.log, &claimant).await {
             Ok(writer) => writer,

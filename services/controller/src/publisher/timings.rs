@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use headwater_log::MARKS_WITHIN;
+
 /// How often a writer appends a heartbeat: rare enough to cost nothing.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -45,6 +47,12 @@ impl WriterTimings {
         self.heartbeat_interval.saturating_mul(self.heartbeats_missed.max(1))
     }
 
+    /// How long a claim waits for partitions that do not take it: a third of the silence at most. The
+    /// first heartbeat follows an interval later, and a standby must still take the claimant for alive.
+    pub(super) fn marks_within(&self) -> Duration {
+        (self.silence_max() / 3).min(MARKS_WITHIN)
+    }
+
     /// How long after a heartbeat its writer is certainly the only one: two thirds of the silence. The
     /// last third is for a request on its way, and for clocks that run at different speeds.
     pub fn writes_for(&self) -> Duration {
@@ -72,5 +80,21 @@ mod tests {
         assert_eq!(heads_interval(Duration::from_secs(7 * 24 * 3600)), HEADS_INTERVAL_MAX);
         assert_eq!(heads_interval(ms(2_000)), ms(500));
         assert_eq!(heads_interval(Duration::ZERO), HEADS_INTERVAL_MIN);
+    }
+
+    #[test]
+    fn the_first_heartbeat_after_a_slow_claim_comes_within_the_silence() {
+        for (interval_ms, heartbeats_missed) in
+            [(1_500, 2), (1_000, 3), (750, 4), (3_000, 4), (9_000, 4)]
+        {
+            let timings = WriterTimings {
+                heartbeat_interval: Duration::from_millis(interval_ms),
+                heartbeats_missed,
+                ..WriterTimings::default()
+            };
+            let first = timings.marks_within() + timings.heartbeat_interval;
+            assert!(first < timings.silence_max(), "{first:?}, {timings:?}");
+            assert!(timings.marks_within() <= MARKS_WITHIN);
+        }
     }
 }

@@ -177,6 +177,56 @@ async fn a_writer_keeps_the_log_while_the_partition_of_its_claim_is_away() {
 }
 
 #[tokio::test]
+async fn a_claim_that_waits_for_a_partition_leaves_the_log_to_no_standby() {
+    let timings = WriterTimings {
+        heartbeat_interval: Duration::from_millis(300),
+        heartbeats_missed: 4,
+        ..WriterTimings::default()
+    };
+    let world = World { timings, ..World::new() };
+    let (healthy, away) = (node_in(Partition(0)), node_in(AWAY));
+    let (healthy, away) = (healthy.as_str(), away.as_str());
+    let objects = || [healthy, away].map(|node| [pod_of(node), config_of(node, 0)]);
+    let first = world.start().await;
+    first.list(objects().into_iter().flatten()).await;
+    first.controller.stop().await;
+
+    world.downstream.set_partition_fault(AWAY, Some(PartitionFault::Hangs));
+    let before = world.newest_epoch().await;
+    let mut running = Vec::new();
+    for world in [world.clone(), world.elsewhere()] {
+        let controller = world.start().await;
+        controller.send([SourceEvent::Init]).await;
+        controller.send(objects().into_iter().flatten().map(SourceEvent::InitApply)).await;
+        controller.send([SourceEvent::InitDone]).await;
+        // The other one starts while this claim waits for the partition.
+        until_true("a claim", async || world.newest_epoch().await > before).await;
+        running.push(controller);
+    }
+    let claimed = world.newest_epoch().await;
+    let [writing, standby] = &running[..] else { panic!("two controllers") };
+    let mut progress = standby.controller.progress();
+    let stands_by = progress.wait_for(|now| now.is_standby);
+    timeout(SOON, stands_by).await.expect("soon").expect("it runs");
+    let since = Instant::now();
+    let mut version = 0;
+    while since.elapsed() < 3 * timings.silence_max() {
+        version += 1;
+        writing.set(config_of(healthy, version)).await;
+        world.until_last(healthy, version).await;
+    }
+    assert_eq!(world.newest_epoch().await, claimed, "they do not take turns");
+
+    world.downstream.set_partition_fault(AWAY, None);
+    writing.set(config_of(away, 1)).await;
+    world.until_last(away, 1).await;
+    for controller in running {
+        controller.controller.stop().await;
+    }
+    world.check_nodes(&[healthy, away]).await;
+}
+
+#[tokio::test]
 async fn a_partition_that_returns_ends_no_epoch_while_the_next_one_cannot_be_claimed() {
     let settings = MemorySettings { partitions: 3, ..MemorySettings::default() };
     let world = World { group_events: 1, ..World::with(settings) };
