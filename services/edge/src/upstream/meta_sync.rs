@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A full snapshot is due when the cloud has none of this identity, and when the cloud requests
-//! one.
+//! one. A status that the cloud never takes is no part of any snapshot until it changes.
 
 use std::collections::BTreeMap;
 
@@ -162,6 +162,14 @@ impl MetaSync {
     /// The outbox was issued anew: what it held of the snapshot is to be reported again.
     pub(super) fn reissued(&mut self) {
         self.is_due = true;
+    }
+
+    /// The cloud never takes the report of `key`. A status is not reported again before it changes.
+    pub(super) fn refused(&mut self, key: &ReportKey) {
+        let ReportKey::Resource(key) = key else { return };
+        if key.kind() == "podstatus" {
+            self.is_due |= self.statuses.refuse(&key.with_kind("pod"));
+        }
     }
 
     /// The outbox has more room: a difference that found none is due again.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId, ReportKey};
+use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId};
 use headwater_session::message::RefusedReport;
 use headwater_store::EngineError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -232,7 +232,11 @@ impl EdgeUpstream {
     fn refused(&mut self, refused: RefusedReport) {
         let RefusedReport { id, reason } = refused;
         // Another report of its key may have taken its place.
-        let key = self.writer.outbox.key(id).map_or("a report".to_owned(), ReportKey::to_string);
+        let key = self.writer.outbox.key(id).cloned();
+        if let Some(key) = &key {
+            self.meta_sync.refused(key);
+        }
+        let key = key.as_ref().map_or("a report".to_owned(), ToString::to_string);
         tracing::error!(key, %id, reason, "the cloud never takes a report; the edge discards it");
         self.metrics.refused();
         let count = self.refused.take().map_or(0, |(count, _)| count) + 1;

@@ -3,6 +3,10 @@
 //! The current statuses come from the pod worker. The reported statuses are those that the cloud
 //! has once the outbox is empty. They are written together with the outbox, so MetaSync is the
 //! difference between the two, however many reports are still in flight.
+//!
+//! A status that the cloud never takes leaves the snapshot until it changes: otherwise the snapshot
+//! would never match, and each full one that the cloud requests would have that status again. Which
+//! statuses these are is not stored, so a start reports each of them once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +31,7 @@ pub(crate) struct PodStatus {
 #[derive(Debug)]
 pub(crate) struct PodStatuses {
     statuses: BTreeMap<ResourceKey, PodStatus>,
-    /// The snapshot of `statuses`.
+    /// The snapshot of `statuses`, without those that the cloud has refused.
     current: PodStatusSnapshot,
     /// The snapshot that the reports in the outbox lead to.
     reported: PodStatusSnapshot,
@@ -160,6 +164,18 @@ impl PodStatuses {
         self.compare(pod);
     }
 
+    /// Takes a pod's status out of the snapshot: the cloud never takes its last report. False: the
+    /// status is another one by now, or the pod has none.
+    pub(crate) fn refuse(&mut self, pod: &ResourceKey) -> bool {
+        let refused = self.reported.get(pod);
+        if refused.is_none() || self.current.get(pod) != refused {
+            return false;
+        }
+        self.current.remove(pod);
+        self.compare(pod);
+        true
+    }
+
     /// Records that the outbox has the report that the pod has no status.
     pub(crate) fn removal_reported(&mut self, batch: &mut Batch, pod: &ResourceKey) {
         batch.delete(&REPORTED, pod);
@@ -240,6 +256,32 @@ mod tests {
             assert_eq!(difference, diff(&statuses.reported, &statuses.current));
             assert_eq!(statuses.everything().changed, [pod("a"), pod("b")]);
         }
+    }
+
+    #[test]
+    fn a_refused_status_is_no_part_of_the_snapshot_until_it_changes_or_the_edge_starts_again() {
+        let engine = MemoryEngine::new();
+        let mut statuses = open(&engine);
+        let mut batch = Batch::new();
+        let (large, small) = (status("u", r#"{"phase":"Running"}"#), status("u", "{}"));
+        assert!(!statuses.refuse(&pod("a")), "it has none");
+        statuses.set(&mut batch, pod("a"), large.clone());
+        assert!(!statuses.refuse(&pod("a")), "it was not reported");
+        statuses.reported(&mut batch, &pod("a"));
+        assert!(statuses.refuse(&pod("a")) && !statuses.refuse(&pod("a")));
+        assert_eq!(statuses.difference().removed, [(pod("a"), "u".to_owned())]);
+        statuses.removal_reported(&mut batch, &pod("a"));
+        assert!(!statuses.set(&mut batch, pod("a"), large), "the same one again");
+        assert!(statuses.difference().is_empty() && statuses.everything().is_empty());
+        batch.write(&engine, Durability::Synced).expect("writes");
+        assert_eq!(open(&engine).difference().changed, [pod("a")]);
+        let mut batch = Batch::new();
+        assert!(statuses.set(&mut batch, pod("a"), small));
+        assert_eq!(statuses.difference().changed, [pod("a")]);
+        // A refusal of the earlier one that comes late.
+        statuses.reported(&mut batch, &pod("a"));
+        statuses.set(&mut batch, pod("a"), status("u", "[]"));
+        assert!(!statuses.refuse(&pod("a")));
     }
 
     proptest! {

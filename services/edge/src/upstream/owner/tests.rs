@@ -432,6 +432,49 @@ fn a_report_that_the_cloud_refuses_is_named_and_leaves_the_outbox() {
 }
 
 #[test]
+fn a_status_that_the_cloud_refuses_is_reported_once_until_it_changes() {
+    let mut bench = Bench::new();
+    let mut cloud = NodeStatuses::new(&node());
+    // The topic takes no status of this phase.
+    let is_refused = |body: &ReportBody| *body == pod_status("a", "u1", "Running");
+    let mut sent = 0;
+    let mut deliver = |bench: &mut Bench| {
+        let reports = bench.outbox();
+        for Report { id, body, .. } in &reports {
+            if is_refused(body) {
+                sent += 1;
+                let reason = "too large".to_owned();
+                bench.ask(UpstreamCommand::Refused(RefusedReport { id: *id, reason }));
+            } else {
+                cloud.fold(*id, body);
+            }
+        }
+        if let Some(last) = reports.last() {
+            bench.ask(UpstreamCommand::Forget(last.id));
+        }
+        (sent, cloud.differs(), cloud.snapshot().len())
+    };
+    bench.list(&[("a", "u1"), ("b", "u2")]);
+    bench.status("a", "u1", "Pending").expect("known");
+    bench.status("b", "u2", "Running").expect("known");
+    assert_eq!(deliver(&mut bench), (0, false, 2));
+    bench.status("a", "u1", "Running").expect("known");
+    assert_eq!(deliver(&mut bench), (1, true, 2), "the end counts the status");
+    assert_eq!(deliver(&mut bench), (1, false, 1), "the next one does not");
+    assert_eq!(bench.bodies(), []);
+    for requested in 1..=3 {
+        bench.view([ViewChange::SnapshotRequested(requested)]);
+        assert_eq!(deliver(&mut bench), (1, false, 1));
+    }
+    let status = bench.status.borrow().trouble.clone().expect("named");
+    assert!(status.contains("refused 1 reports") && status.contains("too large"), "{status}");
+
+    bench.status("a", "u1", "Succeeded").expect("known");
+    assert_eq!(deliver(&mut bench), (1, false, 2));
+    assert_eq!(bench.bodies(), []);
+}
+
+#[test]
 fn a_failed_write_answers_no_caller() {
     let mut bench = Bench::new();
     bench.list(&[("a", "u1")]);
