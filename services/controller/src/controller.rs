@@ -185,6 +185,7 @@ impl Controller {
             snapshot_requests,
             consumption,
             changes,
+            presence: presence.clone(),
             event_discards: picture.event_discards(),
             progress: progress_receiver.clone(),
             metrics: metrics.report_fold,

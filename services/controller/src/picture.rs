@@ -22,7 +22,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::changes::ChangeFeed;
-use self::connection::Connection;
 use self::merge::merge;
 use self::node_event::EventDiscards;
 use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
@@ -213,8 +212,7 @@ impl Picture {
         let from = self.engine.snapshot();
         let progress = NODE_PROGRESS.rows(&*from).map(|row| {
             let (node, Json(mut progress)) = row?;
-            let contact = self.presence.contact(&node, Some(&progress));
-            let connection = Connection::of(contact, Some(&progress), now_ms);
+            let connection = self.presence.connection(&node, Some(&progress), now_ms);
             progress.connected = connection.is_reachable;
             progress.contact_ms = connection.contact_ms.unwrap_or(progress.contact_ms);
             Ok((node, progress))
@@ -233,8 +231,7 @@ impl Picture {
     /// Whether `node` is connected at `now_ms`, and its worker runs.
     fn is_reachable(&self, node: &NodeName, now_ms: i64) -> Result<bool, EngineError> {
         let progress = NODE_PROGRESS.get(&*self.engine, node)?.map(|Json(progress)| progress);
-        let contact = self.presence.contact(node, progress.as_ref());
-        Ok(Connection::of(contact, progress.as_ref(), now_ms).runs_pods())
+        Ok(self.presence.connection(node, progress.as_ref(), now_ms).runs_pods())
     }
 
     /// Every termination that nodes reported, by node and pod.

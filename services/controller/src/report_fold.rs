@@ -48,6 +48,7 @@ use self::stale_keys::StaleKeys;
 use self::termination_removal::LOOK_INTERVAL;
 use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
+use crate::picture::PresenceReceiver;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::node_event::EventDiscards;
 use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
@@ -101,6 +102,8 @@ pub(crate) struct ReportFold {
     pub(crate) consumption: SharedConsumption,
     /// Gets the keys of the objects whose statuses change.
     pub(crate) changes: ChangeFeed,
+    /// Gets the nodes whose positions were read.
+    pub(crate) presence: PresenceReceiver,
     /// Events that are needed no longer.
     pub(crate) event_discards: EventDiscards,
     /// Whether this controller is the writer.

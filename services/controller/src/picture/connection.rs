@@ -10,9 +10,17 @@ use super::presence::Contact;
 /// grace period of the node lifecycle controller (40 s).
 const NODE_GRACE: Duration = Duration::from_secs(40);
 
-/// The same where only the log has the contact, by the clock of the hub: a hub appends the
-/// position of an idle node every 5 min.
-const POSITION_GRACE_MS: i64 = 5 * 60_000 + 40_000;
+/// The same where only the log has the contact, counted from when this controller read it: a hub
+/// appends the position of an idle node every 5 min.
+pub(super) const POSITION_GRACE: Duration = Duration::from_secs(5 * 60 + 40);
+
+/// The last position of a node in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedPosition<'p> {
+    pub(super) progress: &'p NodeProgress,
+    /// The time since this controller read it. The clock of the hub that wrote it decides nothing.
+    pub(super) read_for: Duration,
+}
 
 /// The connection of a node to a hub, as of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +34,15 @@ pub(super) struct Connection {
 
 impl Connection {
     /// The connection at `now_ms`, by the presence that hubs send and by the last position in the log.
-    /// The log counts where no hub sends presence: hubs of earlier versions do not.
-    pub(super) fn of(contact: Contact, progress: Option<&NodeProgress>, now_ms: i64) -> Self {
-        let logged_ms = progress.map(|progress| progress.contact_ms);
+    /// The log counts where no hub sends presence: hubs of earlier versions do not, nor does any to a
+    /// controller that does not listen.
+    pub(super) fn of(contact: Contact, logged: Option<LoggedPosition<'_>>, now_ms: i64) -> Self {
+        let logged_ms = logged.map(|logged| logged.progress.contact_ms);
         let (is_reachable, age) = match contact {
             Contact::Connected(age) | Contact::WithoutWorker { age, .. } => (true, Some(age)),
             Contact::Disconnected(age) => (false, age),
             Contact::Lost(age) => (age <= NODE_GRACE, Some(age)),
-            Contact::Unknown => (progress.is_some_and(|it| is_recent(it, now_ms)), None),
+            Contact::Unknown => (logged.is_some_and(is_recent), None),
         };
         let before = |age: Duration| {
             i64::try_from(age.as_millis()).ok().map(|age_ms| now_ms.saturating_sub(age_ms))
@@ -53,8 +62,8 @@ impl Connection {
 
 /// Whether the log has the node as connected, with a recent contact: a hub that was killed appended
 /// no position for the end of the session.
-fn is_recent(progress: &NodeProgress, now_ms: i64) -> bool {
-    progress.connected && now_ms.saturating_sub(progress.contact_ms) <= POSITION_GRACE_MS
+fn is_recent(logged: LoggedPosition<'_>) -> bool {
+    logged.progress.connected && logged.read_for <= POSITION_GRACE
 }
 
 #[cfg(test)]
@@ -93,7 +102,8 @@ mod tests {
             // The clock of the hub is an hour ahead, or an hour behind.
             for logged_ms in [now_ms + 3_600_000, now_ms - 3_600_000] {
                 let progress = progress(true, logged_ms);
-                let found = Connection::of(contact, Some(&progress), now_ms);
+                let logged = LoggedPosition { progress: &progress, read_for: seconds(3_600) };
+                let found = Connection::of(contact, Some(logged), now_ms);
                 let contact_ms = Some(contact_ms);
                 let worker_gone_ms = (contact == without_worker).then_some(940_000);
                 let expected = Connection { is_reachable: reachable, worker_gone_ms, contact_ms };
@@ -104,14 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn the_log_counts_where_no_hub_sends_presence() {
-        let of = |progress: &NodeProgress, now_ms| {
-            Connection::of(Contact::Unknown, Some(progress), now_ms).is_reachable
-        };
-        assert!(of(&progress(true, 1_000), 2_000));
-        assert!(of(&progress(true, 1_000), 1_000 + POSITION_GRACE_MS));
-        assert!(!of(&progress(true, 1_000), 1_001 + POSITION_GRACE_MS));
-        assert!(!of(&progress(false, 1_000), 2_000));
+    fn the_log_counts_where_no_hub_sends_presence_whatever_the_clocks_are() {
+        let now_ms = 1_000_000;
+        for contact_ms in [now_ms - 3_600_000, now_ms, now_ms + 3_600_000] {
+            let of = |connected, read_for| {
+                let progress = progress(connected, contact_ms);
+                let logged = LoggedPosition { progress: &progress, read_for };
+                Connection::of(Contact::Unknown, Some(logged), now_ms).is_reachable
+            };
+            assert!(of(true, Duration::ZERO) && of(true, POSITION_GRACE));
+            assert!(!of(true, POSITION_GRACE + Duration::from_millis(1)));
+            assert!(!of(false, Duration::ZERO));
+        }
         let never = Connection { is_reachable: false, worker_gone_ms: None, contact_ms: None };
         assert_eq!(Connection::of(Contact::Unknown, None, 2_000), never);
     }

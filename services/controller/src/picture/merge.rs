@@ -87,8 +87,7 @@ fn merge_node(
         object["status"] = reported["status"].clone();
     }
     let progress = NODE_PROGRESS.get(from, &node)?.map(|Json(progress)| progress);
-    let contact = presence.contact(&node, progress.as_ref());
-    set_ready(object, Connection::of(contact, progress.as_ref(), now_ms));
+    set_ready(object, presence.connection(&node, progress.as_ref(), now_ms));
     for part in ["labels", "annotations", "creationTimestamp"] {
         if object["metadata"][part].is_null()
             && let Some(metadata) = object["metadata"].as_object_mut()

@@ -1,4 +1,5 @@
-//! The presence of nodes, as hubs send it on their streams to the active controller.
+//! The presence of nodes, as hubs send it on their streams to the active controller, and when this
+//! controller read the last position of each in the log.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -8,6 +9,7 @@
 mod node_presence;
 mod table;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::table::{LinkId, PresenceTable};
 use super::changes::ChangeFeed;
+use super::connection::{Connection, LoggedPosition};
 
 pub use self::node_presence::NodePresence;
 pub(super) use self::table::Contact;
@@ -30,9 +33,19 @@ const SILENCE_TICK: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub struct PresenceReceiver {
     table: Arc<Mutex<PresenceTable>>,
+    positions: Arc<Mutex<PositionReads>>,
     /// Notified when a stream begins.
     connected: Arc<Notify>,
     changes: ChangeFeed,
+}
+
+/// When this controller read the last position of each node.
+#[derive(Debug)]
+struct PositionReads {
+    /// What is stored from an earlier run counts as read then: the time in between is unknown.
+    started: Instant,
+    /// One for each node that ever connected.
+    read: HashMap<NodeName, Instant>,
 }
 
 /// The stream of one hub. When it is dropped, the nodes of the hub count as connected until the
@@ -45,7 +58,33 @@ pub struct PresenceLink {
 impl PresenceReceiver {
     /// No hub has connected yet. The keys of Nodes whose presence changes go to `changes`.
     pub(crate) fn new(changes: ChangeFeed) -> Self {
-        Self { table: Arc::default(), connected: Arc::default(), changes }
+        let positions = PositionReads { started: Instant::now(), read: HashMap::new() };
+        Self {
+            table: Arc::default(),
+            positions: Arc::new(Mutex::new(positions)),
+            connected: Arc::default(),
+            changes,
+        }
+    }
+
+    /// The log has a newer position of `node`.
+    pub(crate) fn note_position(&self, node: &NodeName) {
+        self.lock_positions().read.insert(node.clone(), Instant::now());
+    }
+
+    /// The connection of `node`, whose last position in the log is `progress`, at `now_ms`.
+    pub(super) fn connection(
+        &self,
+        node: &NodeName,
+        progress: Option<&NodeProgress>,
+        now_ms: i64,
+    ) -> Connection {
+        let read_for = {
+            let positions = self.lock_positions();
+            positions.read.get(node).unwrap_or(&positions.started).elapsed()
+        };
+        let logged = progress.map(|progress| LoggedPosition { progress, read_for });
+        Connection::of(self.contact(node, progress), logged, now_ms)
     }
 
     /// Begins the stream of a hub.
@@ -56,7 +95,7 @@ impl PresenceReceiver {
     }
 
     /// What is known of the connection of `node`, whose last position in the log is `progress`.
-    pub(super) fn contact(&self, node: &NodeName, progress: Option<&NodeProgress>) -> Contact {
+    fn contact(&self, node: &NodeName, progress: Option<&NodeProgress>) -> Contact {
         self.lock().contact(node, progress.map(|progress| &*progress.hub), Instant::now())
     }
 
@@ -87,6 +126,11 @@ impl PresenceReceiver {
         }
     }
 
+    fn lock_positions(&self) -> MutexGuard<'_, PositionReads> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, PresenceTable> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,5 +152,45 @@ impl PresenceLink {
 impl Drop for PresenceLink {
     fn drop(&mut self) {
         self.receiver.lock().disconnect(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Boot, Incarnation};
+    use tokio::time::advance;
+
+    use super::super::connection::POSITION_GRACE;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_only_the_log_has_is_reachable_from_when_its_position_was_read() {
+        let presence = PresenceReceiver::new(ChangeFeed::new());
+        let node: NodeName = "a".parse().expect("a name");
+        let progress = NodeProgress {
+            hub: "hub".to_owned(),
+            connected: true,
+            incarnation: Incarnation(1),
+            boot: Boot::default(),
+            connection: 0,
+            outbox_depth: 0,
+            contact_ms: 0,
+            meta_sync_ms: 0,
+            consumes_cluster: None,
+            streams: Vec::new(),
+        };
+        // By its own clock, the controller is years ahead of the hub.
+        let is_reachable =
+            || presence.connection(&node, Some(&progress), 1_800_000_000_000).is_reachable;
+        assert!(is_reachable(), "an earlier run has read the position");
+        advance(POSITION_GRACE).await;
+        assert!(is_reachable());
+        advance(SILENCE_TICK).await;
+        assert!(!is_reachable());
+        presence.note_position(&node);
+        advance(POSITION_GRACE).await;
+        assert!(is_reachable());
+        advance(SILENCE_TICK).await;
+        assert!(!is_reachable());
     }
 }

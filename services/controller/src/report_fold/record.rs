@@ -45,6 +45,7 @@ impl ReportFold {
                     let is_other = may_be_old || fold.earlier_positions.contains(&node);
                     let progress = self.fold_progress(&mut batch, &node, recorded, is_other)?;
                     if progress.is_some() {
+                        self.presence.note_position(&node);
                         if may_be_old {
                             fold.earlier_positions.insert(node.clone());
                         } else {
