@@ -1,7 +1,7 @@
 //! What becomes of the pods of a node that is away: the cluster evicts them, or they stay.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The annotation of a Node or a Pod that says so, before the setting; that of the Pod counts first.
 pub(crate) const OFFLINE_ANNOTATION: &str = "headwater/offline";
@@ -13,7 +13,7 @@ const AWAY_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OfflinePolicy {
-    /// They stay: their tolerations of the absence lose their limit, which is five minutes by default.
+    /// They stay: they tolerate the absence without a limit, which is five minutes by default.
     #[default]
     Keep,
     /// The cluster evicts them after their tolerations, and replaces them.
@@ -31,37 +31,170 @@ impl OfflinePolicy {
     }
 }
 
-/// The places of a pod's tolerations of an absence that have a limit.
-pub(crate) fn limited_tolerations(pod: &Value) -> Box<[u16]> {
-    let tolerations = pod["spec"]["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let places = (0_u16..).zip(tolerations).filter(|(_, toleration)| {
-        toleration["key"].as_str().is_some_and(|key| AWAY_TAINTS.contains(&key))
-            && toleration["effect"] == "NoExecute"
-            && !toleration["tolerationSeconds"].is_null()
-    });
-    places.map(|(place, _)| place).collect()
+/// A change of a pod's tolerations by which it stays while its node is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TolerationChange {
+    /// The toleration at this place loses its limit.
+    Unlimit(u16),
+    /// The pod has no list of tolerations, and gets an empty one.
+    CreateList,
+    /// A toleration of this taint without a limit comes first.
+    Insert(&'static str),
+}
+
+impl TolerationChange {
+    /// The operation of a JSON patch.
+    pub(crate) fn operation(self) -> Value {
+        match self {
+            Self::Unlimit(place) => {
+                json!({"op": "remove", "path": format!("/spec/tolerations/{place}/tolerationSeconds")})
+            }
+            Self::CreateList => json!({"op": "add", "path": "/spec/tolerations", "value": []}),
+            Self::Insert(taint) => json!({
+                "op": "add", "path": "/spec/tolerations/0",
+                "value": {"key": taint, "operator": "Exists", "effect": "NoExecute"},
+            }),
+        }
+    }
+}
+
+/// The changes by which a pod stays while its node is away, in the order of their application.
+///
+/// Of the tolerations that match a taint, the cluster takes the first, and evicts the pod after its limit. The limit of
+/// a toleration without a key stays as it is, because it is also that of other taints.
+pub(crate) fn toleration_changes(pod: &Value) -> Box<[TolerationChange]> {
+    let list = pod["spec"]["tolerations"].as_array();
+    let tolerations = list.map(Vec::as_slice).unwrap_or_default();
+    // Places count before any insertion.
+    let (mut unlimited, mut inserted) = (Vec::new(), Vec::new());
+    for taint in AWAY_TAINTS {
+        let mut places = (0_u16..).zip(tolerations);
+        match places.find(|(_, toleration)| tolerates(toleration, taint)) {
+            Some((_, toleration)) if toleration["tolerationSeconds"].is_null() => {}
+            Some((place, toleration)) if toleration["key"] == taint => {
+                unlimited.push(TolerationChange::Unlimit(place));
+            }
+            _ => inserted.push(TolerationChange::Insert(taint)),
+        }
+    }
+    let needs_list = list.is_none() && !inserted.is_empty();
+    let created = needs_list.then_some(TolerationChange::CreateList);
+    unlimited.into_iter().chain(created).chain(inserted).collect()
+}
+
+/// Whether a toleration matches a taint of an absence, which has no value.
+fn tolerates(toleration: &Value, taint: &str) -> bool {
+    let field = |name: &str| toleration[name].as_str().unwrap_or_default();
+    matches!(field("effect"), "" | "NoExecute")
+        && (field("key").is_empty() || field("key") == taint)
+        && match field("operator") {
+            "Exists" => true,
+            "" | "Equal" => field("value").is_empty(),
+            _ => false,
+        }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
+    const NOT_READY: &str = AWAY_TAINTS[0];
+    const UNREACHABLE: &str = AWAY_TAINTS[1];
+
+    fn toleration(key: &str, seconds: Option<i64>) -> Value {
+        let mut toleration = json!({"operator": "Exists", "effect": "NoExecute"});
+        if !key.is_empty() {
+            toleration["key"] = key.into();
+        }
+        if let Some(seconds) = seconds {
+            toleration["tolerationSeconds"] = seconds.into();
+        }
+        toleration
+    }
+
+    /// A pod after the changes.
+    fn changed(mut pod: Value, changes: &[TolerationChange]) -> Value {
+        let tolerations = &mut pod["spec"]["tolerations"];
+        for change in changes {
+            match *change {
+                TolerationChange::Unlimit(place) => {
+                    tolerations[usize::from(place)]["tolerationSeconds"] = Value::Null;
+                }
+                TolerationChange::CreateList => *tolerations = json!([]),
+                TolerationChange::Insert(taint) => {
+                    tolerations.as_array_mut().expect("a list").insert(0, toleration(taint, None));
+                }
+            }
+        }
+        pod
+    }
+
     #[test]
-    fn only_limits_of_an_absence_are_found() {
-        let toleration = |key: &str, seconds: Value| {
-            json!({"key": key, "effect": "NoExecute", "operator": "Exists",
-                "tolerationSeconds": seconds})
-        };
-        let pod = json!({"spec": {"tolerations": [
-            toleration("maintenance", json!(60)),
-            toleration("node.kubernetes.io/not-ready", json!(300)),
-            toleration("node.kubernetes.io/unreachable", Value::Null),
-            toleration("node.kubernetes.io/unreachable", json!(0)),
-        ]}});
-        assert_eq!(*limited_tolerations(&pod), [1, 3]);
-        assert!(limited_tolerations(&json!({})).is_empty());
+    fn the_first_toleration_of_each_absence_has_no_limit_after_the_changes() {
+        use TolerationChange::{CreateList, Insert, Unlimit};
+        let with_value = json!({"key": NOT_READY, "value": "other", "effect": "NoExecute"});
+        let equal = json!({"key": NOT_READY, "tolerationSeconds": 5});
+        let no_schedule = json!({"operator": "Exists", "effect": "NoSchedule"});
+        let unlimited_key = json!({"operator": "Exists"});
+        let cases: [(&str, Value, &[TolerationChange]); 11] = [
+            ("no list", Value::Null, &[CreateList, Insert(NOT_READY), Insert(UNREACHABLE)]),
+            ("an empty list", json!([]), &[Insert(NOT_READY), Insert(UNREACHABLE)]),
+            (
+                "the defaults of the cluster",
+                json!([toleration(NOT_READY, Some(300)), toleration(UNREACHABLE, Some(300))]),
+                &[Unlimit(0), Unlimit(1)],
+            ),
+            (
+                "limits of its own",
+                json!([
+                    toleration("maintenance", Some(60)),
+                    toleration(UNREACHABLE, Some(0)),
+                    toleration(NOT_READY, None),
+                ]),
+                &[Unlimit(1)],
+            ),
+            (
+                "no key, with a limit",
+                json!([toleration("", Some(60))]),
+                &[Insert(NOT_READY), Insert(UNREACHABLE)],
+            ),
+            ("no key, no limit", json!([unlimited_key]), &[]),
+            (
+                "no key, with a limit, before its own",
+                json!([
+                    toleration("", Some(60)),
+                    toleration(NOT_READY, Some(300)),
+                    toleration(UNREACHABLE, None),
+                ]),
+                &[Insert(NOT_READY), Insert(UNREACHABLE)],
+            ),
+            (
+                "no key, with a limit, between them",
+                json!([
+                    toleration(NOT_READY, Some(300)),
+                    toleration("", Some(60)),
+                    toleration(UNREACHABLE, Some(300)),
+                ]),
+                &[Unlimit(0), Insert(UNREACHABLE)],
+            ),
+            (
+                "a later one with a limit does not count",
+                json!([toleration("", None), toleration(NOT_READY, Some(0))]),
+                &[],
+            ),
+            (
+                "another effect, another value",
+                json!([no_schedule, with_value, toleration(UNREACHABLE, None)]),
+                &[Insert(NOT_READY)],
+            ),
+            ("an equal value", json!([equal, toleration(UNREACHABLE, None)]), &[Unlimit(0)]),
+        ];
+        for (what, tolerations, expected) in cases {
+            let pod = json!({"spec": {"tolerations": tolerations}});
+            let changes = toleration_changes(&pod);
+            assert_eq!(*changes, *expected, "{what}");
+            assert!(toleration_changes(&changed(pod, &changes)).is_empty(), "{what}: again");
+        }
     }
 
     #[test]

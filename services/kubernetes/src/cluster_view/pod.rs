@@ -4,7 +4,7 @@ use headwater_event::NodeName;
 
 use crate::digest::Digest;
 use crate::mirror_pod::mirrored;
-use crate::offline::{OfflinePolicy, limited_tolerations};
+use crate::offline::{OfflinePolicy, TolerationChange, toleration_changes};
 use crate::pod_status::{OwnedStatus, Phase};
 use crate::raw_object::RawObject;
 
@@ -20,8 +20,8 @@ pub(crate) struct PodView {
     pub(crate) status: Digest,
     pub(crate) phase: Phase,
     pub(crate) deletion: Deletion,
-    /// The places of its tolerations of an absence that have a limit.
-    pub(crate) limited_tolerations: Box<[u16]>,
+    /// The changes of its tolerations by which it stays while its node is away.
+    pub(crate) toleration_changes: Box<[TolerationChange]>,
     /// The policy of its annotation.
     pub(crate) offline: Option<OfflinePolicy>,
     /// The hash of the file that it mirrors, if it is the mirror of a static pod.
@@ -62,7 +62,7 @@ impl PodView {
             status: status.digest,
             phase: status.phase,
             deletion,
-            limited_tolerations: limited_tolerations(object),
+            toleration_changes: toleration_changes(object),
             offline: OfflinePolicy::of_object(object),
             mirrored: mirrored(object).map(Into::into),
             list,

@@ -13,7 +13,7 @@
 //! | the mirror of a static pod | see `mirror_plan` | present |
 //! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.1 s |
 //! | a pod under deletion whose node stopped it | delete | |
-//! | limits of tolerations of an absence | patch | the policy is to keep |
+//! | the first toleration of an absence has a limit, or there is none | patch | the policy is to keep |
 //!
 //! What the API shows may differ although nothing new was reported: others wrote over it. That is put
 //! right at most every 10 s, and only once the outbox of the node was empty: until then a newer report
@@ -122,7 +122,7 @@ pub(crate) fn plan_pod(
     let stays = policy == OfflinePolicy::Keep
         && view.deletion == Deletion::None
         && view.phase == Phase::Open;
-    if stays && !view.limited_tolerations.is_empty() && is_open(Purpose::Tolerations) {
+    if stays && !view.toleration_changes.is_empty() && is_open(Purpose::Tolerations) {
         // Another writer may set the limits again and again.
         let written = facts.memory.written(Purpose::Tolerations);
         let due_ms = written.map_or(0, |written| written.at_ms + PUT_RIGHT_MS);

@@ -73,16 +73,14 @@ impl WriteRequest {
         Self { method: Method::DELETE, path: path(pod), content_type: JSON, body }
     }
 
-    /// Takes the limits from tolerations of a pod, if it is still what `view` shows.
+    /// Lets a pod tolerate the absence of its node without a limit, if it is still what `view` shows.
     pub(crate) fn tolerations(pod: &ResourceKey, view: &PodView) -> Self {
         let guard = [("uid", &*view.uid), ("resourceVersion", &*view.version)];
         let guard = guard.map(|(field, value)| {
             json!({"op": "test", "path": format!("/metadata/{field}"), "value": value})
         });
-        let removals = view.limited_tolerations.iter().map(|place| {
-            json!({"op": "remove", "path": format!("/spec/tolerations/{place}/tolerationSeconds")})
-        });
-        let patch = guard.into_iter().chain(removals).collect();
+        let changes = view.toleration_changes.iter().map(|change| change.operation());
+        let patch = guard.into_iter().chain(changes).collect();
         Self::patch(path(pod), JSON_PATCH, patch)
     }
 
@@ -148,6 +146,10 @@ fn lease_spec(node: &NodeName, now: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster_view::ClusterView;
+    use crate::kind::Kind;
+    use crate::raw_object::RawObject;
+    use crate::reflector::Step;
 
     #[test]
     fn a_delete_names_the_uid_and_no_grace() {
@@ -157,5 +159,35 @@ mod tests {
         let body: Value = serde_json::from_slice(request.body()).expect("JSON");
         assert_eq!(body["gracePeriodSeconds"], 0);
         assert_eq!(body["preconditions"], json!({"uid": "u"}));
+    }
+
+    #[test]
+    fn a_change_of_tolerations_names_the_version_and_inserts_before_all_others() {
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+            "spec": {"nodeName": "gw", "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": 300},
+                {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+            ]},
+        });
+        let node = json!({"metadata": {"name": "gw", "uid": "n", "resourceVersion": "1"}});
+        let view = ClusterView::default();
+        view.step(Kind::Node, &Step::Apply(RawObject::new(node)));
+        view.step(Kind::Pod, &Step::Apply(RawObject::new(object)));
+        let pod = "shop/pod/web".parse().expect("a key");
+        let shown = view.lock().pod(&pod).cloned().expect("shown");
+        let request = WriteRequest::tolerations(&pod, &shown).build().expect("a request");
+        let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+        let unlimited = json!({
+            "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
+        });
+        let expected = json!([
+            {"op": "test", "path": "/metadata/uid", "value": "u"},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"},
+            {"op": "add", "path": "/spec/tolerations/0", "value": unlimited},
+        ]);
+        assert_eq!(body, expected);
     }
 }

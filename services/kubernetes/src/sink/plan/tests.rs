@@ -23,7 +23,11 @@ struct Api {
 }
 
 impl Api {
-    fn new(pod: Value) -> Self {
+    /// A pod whose tolerations are not named tolerates everything.
+    fn new(mut pod: Value) -> Self {
+        if pod["spec"]["tolerations"].is_null() {
+            pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        }
         let view = ClusterView::default();
         let mut api = Self { view, version: 1, pod };
         api.show_node(&json!({}), &json!({}));
@@ -127,7 +131,7 @@ fn a_pod_is_deleted_only_under_deletion_after_its_end_also_while_its_node_is_awa
 }
 
 #[test]
-fn a_policy_to_keep_takes_the_limits_from_tolerations_of_an_absence() {
+fn a_policy_to_keep_lets_a_pod_tolerate_an_absence_without_a_limit() {
     let memory = ObjectMemory::default();
     let toleration = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists",
         "effect": "NoExecute", "tolerationSeconds": 300});
@@ -139,6 +143,17 @@ fn a_policy_to_keep_takes_the_limits_from_tolerations_of_an_absence() {
     };
     assert_eq!(with(&api, OfflinePolicy::Keep), Step::Call(Purpose::Tolerations));
     assert_eq!(with(&api, OfflinePolicy::Evict), Step::Rest);
+    let keyless = |more: Value| {
+        let mut tolerations =
+            vec![json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60})];
+        tolerations.splice(0..0, more.as_array().cloned().unwrap_or_default());
+        Api::new(json!({"spec": {"tolerations": tolerations}}))
+    };
+    let limited = keyless(json!([]));
+    assert_eq!(with(&limited, OfflinePolicy::Keep), Step::Call(Purpose::Tolerations));
+    let first = |taint: &str| json!({"key": taint, "operator": "Exists", "effect": "NoExecute"});
+    let both = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"].map(first);
+    assert_eq!(with(&keyless(json!(both)), OfflinePolicy::Keep), Step::Rest);
     // Another writer sets them again.
     let mut written = ObjectMemory::default();
     let at = Written { desired: *NO_CONTENT, shown: *NO_CONTENT, at_ms: 999_000 };

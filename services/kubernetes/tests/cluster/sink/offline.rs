@@ -42,8 +42,13 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     api.node("steady").await;
     let mut evicted = pod("evicted", "gw", "settings");
     evicted["metadata"]["annotations"] = json!({"headwater/offline": "evict"});
-    cluster.create(&[pod("kept", "gw", "settings"), pod("stopped", "gw", "settings"), evicted]);
-    for name in ["kept", "stopped", "evicted"] {
+    // Its limit is that of each taint, so the cluster adds no toleration of an absence.
+    let mut keyless = pod("keyless", "gw", "settings");
+    keyless["spec"]["tolerations"] =
+        json!([{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]);
+    let (kept, stopped) = (pod("kept", "gw", "settings"), pod("stopped", "gw", "settings"));
+    cluster.create(&[kept, stopped, evicted, keyless]);
+    for name in ["kept", "stopped", "evicted", "keyless"] {
         edge.report_status(name, &api.uid(name).await, &running_status("10.2.8.1")).await;
         api.running(name).await;
     }
@@ -55,6 +60,12 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     for name in ["kept", "stopped"] {
         api.wait_for("pod", name, "without a limit", has_no_limit).await;
     }
+    api.wait_for("pod", "keyless", "tolerant of an absence", |pod| {
+        let tolerations = pod["spec"]["tolerations"].as_array().map(Vec::as_slice);
+        let seconds = |toleration: &Value| toleration["tolerationSeconds"].as_u64();
+        tolerations.unwrap_or_default().iter().map(seconds).eq([None, None, Some(1)])
+    })
+    .await;
     // The annotation of a Node changes what becomes of the pods that are there.
     cluster.run(&["annotate", "node", "steady", "headwater/offline=evict"]);
     let annotated = |node: &Value| node["metadata"]["annotations"]["headwater/offline"] == "evict";
@@ -72,8 +83,10 @@ async fn the_pods_of_a_node_that_is_away_stay_unless_they_are_to_be_evicted() {
     api.wait_for("node", "gw", "unknown", unknown).await;
     let is_deleted = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
     api.wait_for("pod", "evicted", "evicted", is_deleted).await;
-    let kept = api.get("pod", "kept").await;
-    assert!(!is_deleted(&kept), "{kept:#}");
+    for name in ["kept", "keyless"] {
+        let kept = api.get("pod", name).await;
+        assert!(!is_deleted(&kept), "{kept:#}");
+    }
     cluster.run(&["delete", "pod", "stopped", "--wait=false"]);
     // What is reported while its hub does not say that it is back is not written.
     let written = running.requests("patch pods/status", "done");
