@@ -8,8 +8,11 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::failure::RequestError;
@@ -83,6 +86,23 @@ pub enum AccessError {
         /// The contexts that there are.
         known: String,
     },
+    /// The context names a cluster or a user that the kubeconfig does not have.
+    #[error(
+        "the context {context:?} of the kubeconfig {file} names the {kind} {name:?}, and the file has \
+         {known}; correct the context, or add the {kind}"
+    )]
+    NoEntry {
+        /// The file.
+        file: PathBuf,
+        /// The context.
+        context: String,
+        /// What it names: a cluster or a user.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
     /// The kubeconfig is wrong in another way.
     #[error("the kubeconfig {file} cannot be used; correct it")]
     Malformed {
@@ -107,6 +127,19 @@ pub enum AccessError {
         /// The cause.
         source: Box<kube::Error>,
     },
+    /// The plugin that gives the credentials does not end.
+    #[error(
+        "the plugin {plugin:?} of {origin} gives no credentials within {within:?}; run it by hand, \
+         then correct it or the user of {origin}"
+    )]
+    SlowPlugin {
+        /// The command of the plugin.
+        plugin: String,
+        /// Where the credentials are from.
+        origin: String,
+        /// How long it may take.
+        within: Duration,
+    },
     /// The API server cannot be used, and only a person can change that.
     #[error("{0}")]
     Refused(String),
@@ -114,6 +147,10 @@ pub enum AccessError {
 
 /// How long a connection may take to open.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a plugin may take to give credentials. A plugin asks a server or reads a card, in seconds; a person who
+/// starts a controller by hand has time for a password.
+const PLUGIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often an idle connection is probed, so that one to a machine that is gone is closed.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -138,6 +175,11 @@ impl Access {
     /// # Errors
     /// See [`AccessError`].
     pub async fn connect(&self) -> Result<Connection, AccessError> {
+        self.connect_within(PLUGIN_WITHIN).await
+    }
+
+    /// Makes a client. A plugin has to give its credentials `within` this time.
+    async fn connect_within(&self, within: Duration) -> Result<Connection, AccessError> {
         let (config, origin) = match self {
             Self::Kubeconfig { file, context } => {
                 let kubeconfig = read(file)?;
@@ -155,7 +197,14 @@ impl Access {
             }
         };
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = client(config).map_err(|error| AccessError::Client {
+        let made = match plugin_of(&config.auth_info) {
+            None => client(config),
+            Some(plugin) => match timeout(within, client_by_plugin(config)).await {
+                Ok(made) => made,
+                Err(_) => return Err(AccessError::SlowPlugin { plugin, origin, within }),
+            },
+        };
+        let client = made.map_err(|error| AccessError::Client {
             server: server.clone(),
             origin,
             source: Box::new(error),
@@ -219,6 +268,26 @@ fn client(mut config: Config) -> Result<Client, kube::Error> {
     Ok(Client::new(service, config.default_namespace))
 }
 
+/// The program that gives the credentials of a user, if one does.
+fn plugin_of(user: &AuthInfo) -> Option<String> {
+    let exec = user.exec.as_ref().map(|exec| exec.command.clone().unwrap_or_default());
+    exec.or_else(|| user.auth_provider.as_ref().map(|provider| provider.name.clone()))
+}
+
+/// Makes the client of a configuration whose credentials a plugin gives. kube blocks until the plugin ends, so a thread
+/// of its own waits for it: no shutdown of the runtime waits for that thread, and the process ends beside it.
+async fn client_by_plugin(config: Config) -> Result<Client, kube::Error> {
+    let runtime = Handle::current();
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        // A client starts a task.
+        let _entered = runtime.enter();
+        // A caller that no longer waits needs no client.
+        drop(sender.send(client(config)));
+    });
+    receiver.await.expect("the thread sends before it ends")
+}
+
 fn read(file: &Path) -> Result<Kubeconfig, AccessError> {
     Kubeconfig::read_from(file).map_err(|error| match error {
         KubeconfigError::ReadConfig(source, _) => {
@@ -228,23 +297,48 @@ fn read(file: &Path) -> Result<Kubeconfig, AccessError> {
     })
 }
 
-/// The context to use: the given one, else the current one.
+/// The context to use: the given one, else the current one. The file has the cluster and the user that it names.
 fn chosen_context(
     kubeconfig: &Kubeconfig,
     file: &Path,
     context: Option<&str>,
 ) -> Result<String, AccessError> {
-    let names: Vec<&str> = kubeconfig.contexts.iter().map(|one| one.name.as_str()).collect();
-    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let file = file.to_owned();
+    let names = || kubeconfig.contexts.iter().map(|one| one.name.as_str());
     let current = kubeconfig.current_context.as_deref().filter(|current| !current.is_empty());
     let Some(context) = context.or(current) else {
-        return Err(AccessError::NoCurrentContext { file, known });
+        return Err(AccessError::NoCurrentContext { file: file.to_owned(), known: list(names()) });
     };
-    if !names.contains(&context) {
-        return Err(AccessError::NoContext { file, context: context.to_owned(), known });
+    let Some(named) = kubeconfig.contexts.iter().find(|one| one.name == context) else {
+        let (file, context) = (file.to_owned(), context.to_owned());
+        return Err(AccessError::NoContext { file, context, known: list(names()) });
+    };
+    // A context without a content is malformed, which kube finds.
+    if let Some(content) = &named.context {
+        let clusters: Vec<_> = kubeconfig.clusters.iter().map(|one| one.name.as_str()).collect();
+        let users: Vec<_> = kubeconfig.auth_infos.iter().map(|one| one.name.as_str()).collect();
+        // Without a user, requests have no credentials: a server on loopback may want none.
+        let user = content.user.as_deref().filter(|user| !user.is_empty());
+        let entries =
+            [("cluster", Some(content.cluster.as_str()), clusters), ("user", user, users)];
+        for (kind, name, known) in entries {
+            if let Some(name) = name.filter(|name| !known.contains(name)) {
+                return Err(AccessError::NoEntry {
+                    file: file.to_owned(),
+                    context: context.to_owned(),
+                    kind,
+                    name: name.to_owned(),
+                    known: list(known.into_iter()),
+                });
+            }
+        }
     }
     Ok(context.to_owned())
+}
+
+/// Names in words.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 fn malformed(file: &Path, error: KubeconfigError) -> AccessError {
@@ -269,10 +363,16 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
 contexts:
 - {name: here, context: {cluster: c, user: u}}
 - {name: plugin, context: {cluster: c, user: p}}
+- {name: slow, context: {cluster: c, user: s}}
+- {name: no-user, context: {cluster: c, user: gone}}
+- {name: no-cluster, context: {cluster: lost, user: u}}
+- {name: anonymous, context: {cluster: c, user: ""}}
 users:
 - {name: u, user: {token: secret}}
 - {name: p, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: "false",
      interactiveMode: Never}}}
+- {name: s, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: "sleep",
+     args: ["20"], interactiveMode: Never}}}
 "#;
 
     fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -294,7 +394,14 @@ users:
         let access = Access::Kubeconfig { file: file.clone(), context: None };
         access.check().expect("it can be used");
         let text = refused(&file, Some("there"));
-        assert!(text.contains("has no context \"there\"; it has here, plugin"), "{text}");
+        assert!(text.contains("has no context \"there\"; it has here, plugin, slow"), "{text}");
+        let text = refused(&file, Some("no-user"));
+        let named = "names the user \"gone\", and the file has u, p, s; correct the context";
+        assert!(text.contains("\"no-user\"") && text.contains(named), "{text}");
+        let text = refused(&file, Some("no-cluster"));
+        assert!(text.contains("names the cluster \"lost\", and the file has c;"), "{text}");
+        let context = Some("anonymous".to_owned());
+        Access::Kubeconfig { file: file.clone(), context }.check().expect("it needs no user");
         let text = refused(&folder.path().join("none"), None);
         assert!(text.contains("none cannot be read") && text.contains("No such file"), "{text}");
         let (_folder, file) = written("clusters: 7");
@@ -314,6 +421,16 @@ users:
         let text = error_chain(&error);
         assert!(text.contains("https://127.0.0.1:6443; check the user of "), "{text}");
         assert!(text.contains("'\"false\"'") || text.contains("false"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_exec_plugin_that_does_not_end_is_named_in_bounded_time() {
+        let (_folder, file) = written(KUBECONFIG);
+        let access = Access::Kubeconfig { file, context: Some("slow".to_owned()) };
+        let connected = access.connect_within(Duration::from_millis(20)).await;
+        let Err(error) = connected else { panic!("the plugin does not end") };
+        let text = error_chain(&error);
+        assert!(text.contains("the plugin \"sleep\" of ") && text.contains("20ms; run"), "{text}");
     }
 
     #[test]

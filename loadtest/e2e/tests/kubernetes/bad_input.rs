@@ -54,12 +54,27 @@ fn what_needs_no_server_is_refused_before_anything_starts() {
     let right = right.display().to_string();
     fs::write(folder.path().join("malformed"), "clusters: 7").expect("written");
     let (absent, malformed) = (file("absent"), file("malformed"));
+    let text = fs::read_to_string(&right).expect("read");
+    for (name, whole, part) in
+        [("userless", "user: u}", "user: v}"), ("lost", "cluster: c,", "cluster: d,")]
+    {
+        fs::write(folder.path().join(name), text.replace(whole, part)).expect("written");
+    }
+    let (userless, lost) = (file("userless"), file("lost"));
     for (args, named) in [
         (vec!["--kubeconfig", &absent], vec!["absent cannot be read", "name a file"]),
         (vec!["--kubeconfig", &malformed], vec!["malformed cannot be used; correct it"]),
         (
             vec!["--kubeconfig", &right, "--context", "there"],
             vec!["right has no context \"there\"; it has here"],
+        ),
+        (
+            vec!["--kubeconfig", &userless],
+            vec!["userless names the user \"v\", and the file has u; correct the context"],
+        ),
+        (
+            vec!["--kubeconfig", &lost],
+            vec!["lost names the cluster \"d\", and the file has c; correct the context"],
         ),
         (vec!["--context", "there"], vec!["--kubeconfig"]),
         (vec!["--kubeconfig", &right, "--in-cluster"], vec!["--in-cluster"]),
@@ -83,6 +98,21 @@ fn what_needs_no_server_is_refused_before_anything_starts() {
     check(&controller(&anywhere), USAGE, &["hubs cannot connect to 0.0.0.0:7301", "--advertise"]);
     let nowhere = [&anywhere[..], &["--advertise", "controller"]].concat();
     check(&controller(&nowhere), USAGE, &["--advertise", "\"controller\"", "HOST:PORT"]);
+}
+
+#[test]
+fn an_exec_plugin_that_does_not_end_ends_the_start() {
+    let folder = TempDir::new().expect("a folder");
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: [\"300\"], \
+                interactiveMode: Never}";
+    let slow = kubeconfig(folder.path(), "slow", "https://127.0.0.1:1", "", exec);
+    let slow = slow.display().to_string();
+    let named = ["the plugin \"sleep\"", &slow, "no credentials within 30s", "run it by hand"];
+    check(&up(&folder, &["--kubeconfig", &slow]), FAILURE, &named);
+    let doctor = headwater().args(["doctor", "--kubeconfig", &slow]).output();
+    let doctor = doctor.expect("headwater starts");
+    let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(printed.contains("no credentials within 30s"), "{printed}");
 }
 
 #[test]
