@@ -112,7 +112,7 @@ const ROWS: [Row; 13] = [
         Holder::Node,
         &["get"],
         "",
-        "configmaps secrets persistentvolumeclaims persistentvolumes nodes",
+        "configmaps endpoints secrets persistentvolumeclaims persistentvolumes nodes",
         "answer requests of an edge",
     ),
     row(
@@ -329,11 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_read_only_where_a_setting_says_so() {
-        let has_endpoints = |endpoints| {
+    fn endpoints_are_watched_only_where_a_setting_says_so_and_an_edge_may_always_ask_for_them() {
+        let verbs = |endpoints, act_as| {
             let settings = KubernetesSettings { endpoints, ..KubernetesSettings::default() };
-            rights(&settings, ActAs::Node).iter().any(|right| right.resource == "endpoints")
+            let rights = rights(&settings, act_as).into_iter();
+            let of_endpoints = rights.filter(|right| right.resource == "endpoints");
+            of_endpoints.map(|right| right.verb).collect::<Vec<_>>()
         };
-        assert!(has_endpoints(true) && !has_endpoints(false));
+        let get = "impersonate-on:arbitrary-node:get";
+        assert_eq!(verbs(false, ActAs::Node), [get]);
+        assert_eq!(verbs(true, ActAs::Node), [get, "list", "watch"]);
+        assert_eq!(verbs(false, ActAs::Controller), ["get"]);
     }
 }

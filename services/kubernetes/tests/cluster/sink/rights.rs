@@ -14,7 +14,7 @@ use crate::world::{Kubectl as _, World, config, object, only_api};
 
 const NODE: &str = "rights";
 
-/// What the pod names, and what attaches its volume.
+/// What the pod names, what attaches its volume, and what all nodes may read.
 fn named() -> Vec<Value> {
     let storage = json!({"storage": "1Gi"});
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "claim"});
@@ -33,6 +33,7 @@ fn named() -> Vec<Value> {
         object("v1", "ServiceAccount", "robot", json!({})),
         config("settings", "1"),
         object("v1", "Secret", "key", json!({})),
+        object("v1", "Endpoints", "shared", json!({})),
         object("v1", "PersistentVolume", "disk", volume),
         object("v1", "PersistentVolumeClaim", "claim", claim),
         object("storage.k8s.io/v1", "VolumeAttachment", "attached", attachment),
@@ -96,6 +97,7 @@ async fn use_all_rights(act_as: ActAs) {
     let cloud = KubernetesCloud::new(access.connect().await.expect("a client"), act_as);
     let mut asks: Vec<_> = [
         "default/configmap/settings",
+        "default/endpoints/shared",
         "default/secret/key",
         "default/persistentvolumeclaim/claim",
         "null/persistentvolume/disk",
