@@ -30,6 +30,7 @@
 //! | `difference` | the one event that makes an entry what it should be |
 //! | `entry_differences` | the events of a group of changes |
 //! | `writable_log` | appending, reading back, repairing, each partition by itself |
+//! | `refused_entries` | the entries that are too large for the log |
 //! | `partition_lags` | which partitions lag, so that the others do not wait for them |
 //! | `partition_probes` | whether a suspended partition takes records again |
 //! | `heartbeat` | the heartbeats of the writer |
@@ -57,6 +58,7 @@ mod own_claims;
 mod partition_lags;
 mod partition_probes;
 mod progress;
+mod refused_entries;
 mod snapshot_requests;
 mod source_events;
 mod source_health;
@@ -285,6 +287,7 @@ impl Publisher {
                 progress.reconciled = false;
                 progress.writes_until = None;
                 progress.trouble = Some(trouble);
+                progress.left_out.clear();
             });
             let wait = sleep(waits.next().unwrap_or(RETRY_MAX));
             let wait = self.source.apply_until(wait, &mut self.intake);

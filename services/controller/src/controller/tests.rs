@@ -37,6 +37,7 @@ mod cluster_stream;
 mod damage;
 mod handover;
 mod key_repair;
+mod large_objects;
 mod log_recreation;
 mod metrics;
 mod partitions;

@@ -26,6 +26,7 @@ pub(crate) struct PublisherMetrics {
     epoch: IntGauge,
     reconciled: IntGauge,
     partitions_away: IntGauge,
+    left_out_objects: IntGauge,
     failures: [IntCounter; FailureKind::ALL.len()],
     changes: IntCounterVec,
     follows: IntGaugeVec,
@@ -163,6 +164,10 @@ impl PublisherMetrics {
                 "Partitions of the log that take no appends at present. The changes of their streams \
                  wait; the others go on.",
             )?,
+            left_out_objects: families.gauge(
+                "headwater_controller_left_out_objects",
+                "Objects that are too large for the log, which keeps an older version or none.",
+            )?,
             failures: families.counters(
                 "headwater_controller_setbacks_total",
                 "Times that publishing stopped and began again, by the reason.",
@@ -251,9 +256,14 @@ impl PublisherMetrics {
         self.partitions_away.set(level(partitions));
     }
 
+    pub(crate) fn left_out(&self, objects: usize) {
+        self.left_out_objects.set(level(objects));
+    }
+
     /// Counts a stop of publishing: there is no writer now.
     pub(crate) fn lost(&self, why: FailureKind) {
         self.partitions_away.set(0);
+        self.left_out_objects.set(0);
         self.epoch.set(0);
         self.reconciled.set(0);
         self.failures[why as usize].inc();

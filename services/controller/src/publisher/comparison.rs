@@ -250,6 +250,7 @@ impl Publisher {
         if log.is_away(partition) || !self.comparison.take(stream, partition) {
             return Ok(());
         }
+        log.forget_refused_of(stream);
         let mut published = published_entries(&*self.engine, stream).await?;
         let differing = self.intake.take_differing(stream, &mut published);
         self.comparison.note_undesired(entries_of(stream, published));
@@ -260,6 +261,7 @@ impl Publisher {
             };
             self.publish_differences(log, chunk.iter().map(change).collect(), Vec::new()).await?;
         }
+        log.show_left_out();
         Ok(())
     }
 
@@ -292,10 +294,13 @@ impl Publisher {
         changes: Vec<EntryChange>,
         causes: Vec<Span>,
     ) -> Result<(), PublishError> {
+        changes.iter().for_each(|change| log.forget_refused(&change.entry));
         let mut drafts = self.differences(log, changes)?;
         // A group has many causes. What a pod names stays before the pod, and leaves after it.
         drafts.sort_by_key(|draft| rank(&draft.event));
-        log.append(drafts, causes).await
+        log.append(drafts, causes).await?;
+        log.show_left_out();
+        Ok(())
     }
 
     fn differences(

@@ -23,6 +23,8 @@ pub struct Progress {
     pub writes_until: Option<Instant>,
     /// Why nothing is appended just now, where something is wrong.
     pub trouble: Option<String>,
+    /// The objects that the writer leaves out because they are too large for the log, in sentences.
+    pub left_out: Vec<String>,
 }
 
 impl Progress {

@@ -32,7 +32,9 @@ use tracing::Span;
 
 use super::partition_lags::PartitionLags;
 use super::partition_probes::PartitionProbes;
+use super::refused_entries::{RecordSize, RefusedEntries};
 use super::{LogFollower, Progress, PublishError};
+use crate::interest::EntryId;
 use crate::metrics::PublisherMetrics;
 use crate::spans;
 
@@ -72,6 +74,8 @@ pub(super) struct WritableLog {
     left_out: BTreeSet<Partition>,
     /// Partitions that have caught up and for which something was left out.
     recovered: Vec<Partition>,
+    /// What is too large for the log.
+    refused: RefusedEntries,
     /// Whether records may have touched keys that are to be repaired.
     needs_repair: bool,
     engine: Arc<dyn Engine>,
@@ -114,6 +118,7 @@ impl WritableLog {
             probes,
             left_out: BTreeSet::new(),
             recovered: Vec::new(),
+            refused: RefusedEntries::default(),
             needs_repair: true,
             engine,
             progress,
@@ -124,6 +129,8 @@ impl WritableLog {
             log.note_suspended(partition, &reason);
         }
         log.show_away();
+        // What the epoch before left out is compared again.
+        log.publish_left_out();
         log
     }
 
@@ -262,7 +269,7 @@ impl WritableLog {
 
     /// Begins to append events, in groups of one partition, each as soon as there is room. `causes`
     /// are the spans that end when the log has all of them. An event that is too large for the log is
-    /// left out and logged; one for a partition that is away is left out.
+    /// left out, logged and noted; one for a partition that is away is left out.
     pub(super) async fn append(
         &mut self,
         drafts: Vec<Draft>,
@@ -323,6 +330,7 @@ impl WritableLog {
                         draft.stream != stream
                             || draft.event.key().is_none_or(|entry| entry.as_str() != key)
                     });
+                    self.refused.note(stream, key, RecordSize { bytes, bytes_max });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -523,6 +531,33 @@ impl WritableLog {
         let trouble = (!away.is_empty())
             .then(|| format!("{}; changes of its streams wait, the others go on", away.join(", ")));
         self.progress.send_modify(|progress| progress.trouble = trouble);
+    }
+
+    /// Forgets that the log did not take an entry, which is compared now.
+    pub(super) fn forget_refused(&mut self, entry: &EntryId) {
+        self.refused.forget(&entry.stream, &entry.key);
+    }
+
+    /// Forgets which entries of a stream the log did not take. The stream is compared now.
+    pub(super) fn forget_refused_of(&mut self, stream: &StreamId) {
+        self.refused.forget_stream(stream);
+    }
+
+    /// Shows which objects are too large for the log, if that has changed.
+    pub(super) fn show_left_out(&mut self) {
+        if self.refused.take_change() {
+            self.publish_left_out();
+        }
+    }
+
+    fn publish_left_out(&self) {
+        self.metrics.left_out(self.refused.objects());
+        let left_out = self.refused.sentences();
+        self.progress.send_if_modified(|progress| {
+            let is_other = progress.left_out != left_out;
+            progress.left_out = left_out;
+            is_other
+        });
     }
 
     /// Shows the writer what was read. A stream that has stopped accepts nothing more in this

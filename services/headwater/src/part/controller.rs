@@ -268,15 +268,16 @@ pub(crate) fn check(
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());
-    let source_states = controller.source_states();
+    let (progress, source_states) = (controller.progress(), controller.source_states());
     let sink_troubles = sink_troubles.clone();
     health.warn(move || {
+        let left_out = progress.borrow().left_out.clone();
         let of_sink = sink_troubles.borrow().clone();
-        source_states.borrow().troubles().into_iter().chain(of_sink).collect()
+        left_out.into_iter().chain(source_states.borrow().troubles()).chain(of_sink).collect()
     });
 }
 
-/// What is wrong with a controller now: its publishing, then each part of its sources, then its sink.
+/// What is wrong with a controller now: its publishing, the objects that are too large for the log, then each part of its sources, then its sink.
 pub(crate) fn troubles(
     controller: &ControllerHandle,
     sink_troubles: &SinkTroubles,
@@ -284,9 +285,10 @@ pub(crate) fn troubles(
     let (progress, source_states) = (controller.progress(), controller.source_states());
     let sink_troubles = sink_troubles.clone();
     move || {
-        let publishing = progress.borrow().trouble.clone();
+        let Progress { trouble, left_out, .. } = progress.borrow().clone();
         let of_sink = sink_troubles.borrow().clone();
-        publishing.into_iter().chain(source_states.borrow().troubles()).chain(of_sink).collect()
+        let publishing = trouble.into_iter().chain(left_out);
+        publishing.chain(source_states.borrow().troubles()).chain(of_sink).collect()
     }
 }
 
