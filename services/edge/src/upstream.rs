@@ -120,7 +120,7 @@ pub(crate) enum UpstreamCommand {
         answer: AnswerBody,
         reply: oneshot::Sender<Result<bool, OperationError>>,
     },
-    /// Remove the token of a claim: the cloud refused a new one.
+    /// Remove the token of a claim: its pod or its account is gone.
     RevokeToken(TokenClaim),
     /// The monotonic clock, in milliseconds.
     Tick(u64),

@@ -212,7 +212,7 @@ impl ApiHandler {
     }
 
     /// The token of a claim: that of the disk while it is fresh, else one from the cloud. An aging one
-    /// serves while the cloud has no answer.
+    /// serves while the cloud issues no other.
     async fn token(&self, claim: TokenClaim) -> Result<Outcome, OperationError> {
         let account = claim.account.clone();
         self.check_token(&claim).await?;
@@ -260,7 +260,9 @@ impl ApiHandler {
         }
     }
 
-    /// What serves instead of a token that the cloud did not issue. A refusal ends the old one.
+    /// What serves instead of a token that the cloud did not issue: the aging one until its end, as with a kubelet. A
+    /// right may be absent for a moment, and each later request asks the cloud again. Only the answer that the pod or
+    /// the account is gone, or is another one, takes the old token away.
     async fn token_without_cloud(
         &self,
         claim: TokenClaim,
@@ -269,17 +271,18 @@ impl ApiHandler {
     ) -> Result<Outcome, OperationError> {
         let key = claim.account.clone();
         match (error, aging) {
-            (RequestError::Unavailable(_) | RequestError::TooMany(_), Some(answer)) => {
-                Ok(Outcome::Answer { key, answer })
-            }
-            (error @ (RequestError::Unavailable(_) | RequestError::TooMany(_)), None) => {
-                Err(OperationError::of(&key, error))
-            }
-            (error, _) => {
+            (error @ (RequestError::NotFound | RequestError::Conflict(_)), _) => {
                 // An owner that is gone keeps none.
                 let _ = self.upstream.send(UpstreamCommand::RevokeToken(claim)).await;
                 Err(OperationError::of(&key, error))
             }
+            (error, Some(answer)) => {
+                if matches!(error, RequestError::Forbidden(_) | RequestError::Invalid(_)) {
+                    tracing::warn!(%key, %error, "no new token; the old one serves until its end");
+                }
+                Ok(Outcome::Answer { key, answer })
+            }
+            (error, None) => Err(OperationError::of(&key, error)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tokens of ServiceAccounts, beside the outbox: an edge that restarts while it is cut off still has them.
 //!
 //! A token is served as it is for 80 % of its life. After that it is aging: the edge requests a new one,
-//! and serves the old one while the cloud is away. The tokens of a pod go with the pod. A token is in no
+//! and serves the old one while the cloud is away or refuses. The tokens of a pod go with the pod. A token is in no
 //! report, and its text in no debug output.
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl Tokens {
         true
     }
 
-    /// Removes the token of a claim: the cloud refused a new one.
+    /// Removes the token of a claim: its pod or its account is gone.
     pub(super) fn revoke(&mut self, batch: &mut Batch, claim: &TokenClaim) {
         self.remove(batch, &row_key(claim));
     }

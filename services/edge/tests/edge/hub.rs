@@ -47,7 +47,7 @@ struct State {
     heads: BTreeMap<StreamId, Head>,
     reports: Vec<Report>,
     holds_reports: bool,
-    answers: BTreeMap<String, Bytes>,
+    answers: BTreeMap<String, Result<Bytes, RequestError>>,
     /// What edges have acknowledged as durable.
     durable: BTreeMap<StreamId, Seq>,
     frame_bytes_max: Option<u64>,
@@ -159,7 +159,13 @@ impl Hub {
 
     /// What the cloud answers when it is asked for `key`.
     pub(crate) fn answer(&self, key: &str, object: &'static str) {
-        self.state().answers.insert(key.to_owned(), Bytes::from_static(object.as_bytes()));
+        let object = Bytes::from_static(object.as_bytes());
+        self.state().answers.insert(key.to_owned(), Ok(object));
+    }
+
+    /// Why the cloud has no answer when it is asked for `key`.
+    pub(crate) fn refuse(&self, key: &str, error: RequestError) {
+        self.state().answers.insert(key.to_owned(), Err(error));
     }
 
     /// The reports that the cloud has received from a node.
@@ -326,8 +332,8 @@ impl State {
     /// The answer to a request for what the test says is of interest to the node.
     fn answer_to(&self, message: &EdgeMessage) -> Option<Answer> {
         let EdgeMessage::Request(request) = message else { return None };
-        let object = self.answers.get(request.key.as_str()).cloned()?;
-        Some(Answer { id: request.id, outcome: Ok(object.into()) })
+        let outcome = self.answers.get(request.key.as_str()).cloned()?;
+        Some(Answer { id: request.id, outcome: outcome.map(Into::into) })
     }
 
     fn carry_out(&mut self, id: SessionId, output: HubOutput) -> Option<HubInput> {

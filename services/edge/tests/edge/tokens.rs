@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use headwater_edge::{Clock, SystemClock};
+use headwater_event::RequestError;
 use headwater_proto::local::failure::Code;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
@@ -132,4 +133,40 @@ async fn a_token_is_renewed_survives_a_restart_without_a_cloud_and_is_in_no_text
     for text in [&*logged, &status] {
         assert!(!text.contains("SECRET"), "a token is in a text");
     }
+}
+
+#[tokio::test]
+async fn a_refused_renewal_takes_a_valid_token_away_only_if_its_pod_or_its_account_is_gone() {
+    const OLD: &str = r#"{"spec":{"expirationSeconds":1000},"status":{"token":"OLD"}}"#;
+    const NEW: &str = r#"{"spec":{"expirationSeconds":1000},"status":{"token":"NEW"}}"#;
+    let clock =
+        Arc::new(HeldClock { wall_ms: AtomicI64::new(1_000_000), system: SystemClock::new() });
+    let at = |seconds: i64| clock.wall_ms.store(1_000_000 + seconds * 1_000, Ordering::Relaxed);
+    let hub = Hub::start(&node()).await;
+    hub.apply(&private(), "d/pod/web", "u1", POD);
+    let bench = Bench::with_clock(&[hub.address], clock.clone()).await;
+    bench.meta.watch("edged").await.complete_listing().await;
+    let forbidden = || RequestError::Forbidden("no right".to_owned());
+    let refused =
+        async || bench.meta.refused("edged", Verb::Token, ACCOUNT, &claim("u1", "vault")).await;
+
+    hub.answer(ACCOUNT, OLD);
+    assert_eq!(token(&bench.meta).await, "OLD");
+    at(800);
+    for error in [forbidden(), RequestError::Invalid("a webhook".to_owned())] {
+        hub.refuse(ACCOUNT, error);
+        assert_eq!(token(&bench.meta).await, "OLD", "it serves until its end");
+    }
+    at(1_000);
+    hub.refuse(ACCOUNT, forbidden());
+    assert_eq!(refused().await, Code::Forbidden, "it has ended");
+    hub.answer(ACCOUNT, NEW);
+    assert_eq!(token(&bench.meta).await, "NEW", "the right is back");
+
+    at(1_800);
+    hub.refuse(ACCOUNT, RequestError::NotFound);
+    assert_eq!(refused().await, Code::NotFound);
+    hub.refuse(ACCOUNT, forbidden());
+    assert_eq!(refused().await, Code::Forbidden, "the account is gone, and its token with it");
+    bench.edge.stop().await;
 }
