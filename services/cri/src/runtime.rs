@@ -4,6 +4,7 @@
 //! outcome its key is looked up, and what is there is adopted.
 
 mod container_request;
+mod history;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,14 +15,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_edged::container::claim::ClaimView;
 use headwater_edged::container::cpu_set::CpuSet;
-use headwater_edged::container::termination::StopSignal;
 use headwater_edged::container::volume::Volume;
 use headwater_edged::container::{LaunchSpec, WaitReason};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::pod_fields::Column;
 use headwater_edged::runtime::{
-    CommandOutput, Exit, Features, LogQuery, PodState, Rejection, RunHistory, RunState, Runtime,
-    RuntimeError, SandboxState, StatedFeatures, StatedHandler, StopRequest,
+    CommandOutput, Features, LogQuery, PodState, Rejection, Runtime, RuntimeError, SandboxState,
+    StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::Instant;
@@ -29,14 +29,14 @@ use tokio_util::sync::DropGuard;
 
 use crate::client::{CallError, CriClient};
 use crate::cni_results;
-use crate::facts::START_ERROR;
 use crate::inner::Inner;
-use crate::knowledge::{End, Fact, Knowledge, Phase, Run};
+use crate::knowledge::{Fact, Knowledge, Phase, Run};
 use crate::proto::{
     CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
 };
 use crate::spec::{HostMachine, admit, check, pod_resources, runtime_handler, sandbox_config};
+use history::LatestRuns;
 
 /// The longest output of a command: a probe's message quotes its beginning.
 const OUTPUT_BYTES_MAX: usize = 10 << 10;
@@ -227,74 +227,6 @@ impl CriRuntime {
             self.inner.learn(Fact::Removed { id });
         }
         Ok(())
-    }
-
-    /// The state of a container's runs; `None` if none was started.
-    fn history(&self, runs: LatestRuns) -> Option<RunHistory> {
-        let LatestRuns { latest, before, sandbox_attempt } = &runs;
-        let exit = |run: &Run, end: &End| self.exit(run, end);
-        let previous = before.as_ref().and_then(|run| match &run.phase {
-            Phase::Exited(end) => Some(exit(run, end)),
-            _ => None,
-        });
-        let state = match &latest.phase {
-            Phase::Running { started_at } => RunState::Running { started_at: *started_at },
-            Phase::Exited(end) => RunState::Exited(exit(latest, end)),
-            Phase::Created => return None,
-        };
-        Some(RunHistory {
-            attempt: latest.attempt,
-            sandbox_attempt: *sandbox_attempt,
-            state,
-            previous,
-            image_id: latest.image_id.clone(),
-            // The runtime knows the signal of the spec or the image, and sends it.
-            stop_signal: StopSignal::default(),
-        })
-    }
-
-    fn exit(&self, run: &Run, end: &End) -> Exit {
-        let files = &self.inner.files;
-        let log = run.falls_back_to_logs.then_some(run.log.as_path());
-        let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
-        let words = Some(end.message.clone()).filter(|words| !words.is_empty());
-        let interrupted =
-            end.is_interrupted || files.is_interrupted(&run.pod, &run.container, run.attempt);
-        // The runtime had lost the state of the run, which was ended therefore: whether it had started is not known.
-        let is_lost = interrupted && end.started_at.is_none() && end.reason != START_ERROR;
-        let is_unseen = end.is_unseen() || is_lost;
-        Exit {
-            code: end.code,
-            signal: None,
-            started_at: end.started_at,
-            finished_at: end.finished_at,
-            reason: if is_unseen {
-                "ContainerStatusUnknown".to_owned()
-            } else {
-                end.reason.clone()
-            },
-            message: left.or(words),
-            interrupted,
-        }
-    }
-}
-
-/// The latest runs of a container that were started.
-struct LatestRuns {
-    latest: Run,
-    before: Option<Run>,
-    /// The number of the sandbox of the latest run.
-    sandbox_attempt: u32,
-}
-
-impl LatestRuns {
-    fn of(knowledge: &Knowledge, pod: &PodUid, container: &str) -> Option<Self> {
-        let mut runs = knowledge.runs_of(pod, container);
-        runs.retain(|(_, run)| run.phase != Phase::Created);
-        let (_, latest) = runs.pop()?;
-        let sandbox_attempt = knowledge.sandbox(&latest.sandbox).map_or(0, |it| it.attempt);
-        let before = runs.pop().map(|(_, run)| run.clone());
-        Some(Self { latest: latest.clone(), before, sandbox_attempt })
     }
 }
 
