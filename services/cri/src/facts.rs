@@ -119,7 +119,7 @@ pub(crate) fn pod_uid(uid: &str) -> Option<PodUid> {
 }
 
 /// A time of the CRI: nanoseconds, and 0 for none.
-fn time(nanoseconds: i64) -> Option<Timestamp> {
+pub(crate) fn time(nanoseconds: i64) -> Option<Timestamp> {
     (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
 }
 

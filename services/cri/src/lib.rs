@@ -19,6 +19,7 @@
 //! | `cgroups`, `limits` | the cgroups of pods, which a runtime leaves behind; limits that change |
 //! | `cni_results` | results of network plugins that a power cut tore |
 //! | `collection` | runs and sandboxes that nothing needs |
+//! | `pod_names` | pods by the labels of what runs for them |
 //! | [`proto`] | the interface on the wire |
 
 mod cgroup_files;
@@ -32,6 +33,7 @@ mod inner;
 pub mod knowledge;
 mod limits;
 mod open;
+mod pod_names;
 pub mod proto;
 mod runtime;
 pub mod spec;

@@ -319,6 +319,10 @@ impl Runtime for CriRuntime {
         self.inner.relist().await.map_err(|error| sandbox_error(&error))
     }
 
+    async fn recover(&self, pods: &BTreeSet<PodUid>) -> Result<Vec<PodRecord>, RuntimeError> {
+        self.inner.records(pods).await.map_err(|error| sandbox_error(&error))
+    }
+
     async fn open(&self, pod: &PodRecord, spec: &Pod) -> Result<(), RuntimeError> {
         let inner = &self.inner;
         let latest = inner.with(|knowledge| {

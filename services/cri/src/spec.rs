@@ -54,8 +54,8 @@ pub use dns::ResolvConf;
 pub use forbidden::{Forbidden, UnknownForbidden};
 pub use hosts_file::{HOSTS_PATH, hosts_file, mounts_hosts_file};
 pub use labels::{
-    BOOT, CONTAINER_NAME, DIR_LABEL, MESSAGE_POLICY, NODE_LABEL, POD_UID, container_log_path,
-    log_directory,
+    BOOT, CONTAINER_NAME, DIR_LABEL, GRACE, MESSAGE_POLICY, NODE_LABEL, POD_NAME, POD_NAMESPACE,
+    POD_UID, container_log_path, log_directory,
 };
 pub use machine::{HostMachine, Machine, MountKind};
 pub use node_facts::{HandlerFeatures, NodeFacts};

@@ -44,6 +44,7 @@ mod node_pods;
 mod pod_end;
 mod preemption;
 mod resize;
+mod stray_pods;
 mod supervisor;
 pub mod worker_set;
 
@@ -170,7 +171,7 @@ impl Edged {
             PodStore::in_memory()
         };
         for pod in runtime.pods().into_iter().filter(|pod| !store.contains(pod)) {
-            tracing::warn!(%pod, "a pod of the runtime has no record and is left alone");
+            tracing::warn!(%pod, "a pod of the runtime has no record");
         }
         let cpus = open_cpus(&dir, &settings, &runtime, &store)?;
         let cancel = CancellationToken::new();

@@ -121,6 +121,13 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The records of these pods, from what the runtime itself keeps of them. A pod of which it keeps no name is absent. By
+    /// default it keeps none.
+    async fn recover(&self, pods: &BTreeSet<PodUid>) -> Result<Vec<PodRecord>, RuntimeError> {
+        let _ = pods;
+        Ok(Vec::new())
+    }
+
     /// Opens a sandbox for the pod, once more if an earlier one was closed. On success the state
     /// is [`SandboxState::Ready`] and its attempt is new. On failure a sandbox may exist: the pod's
     /// UID and the attempt identify it, and the next call adopts it.

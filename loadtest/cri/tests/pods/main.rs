@@ -25,4 +25,5 @@ mod pulls;
 mod reboot;
 mod resize;
 mod restarts;
+mod strays;
 mod subpaths;

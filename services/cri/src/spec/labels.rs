@@ -20,8 +20,10 @@ pub const DIR_LABEL: &str = "headwater/dir";
 /// The boot of the machine in which a container was made.
 pub const BOOT: &str = "headwater/boot";
 
-const POD_NAME: &str = "io.kubernetes.pod.name";
-const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// The name of the pod.
+pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// Its namespace.
+pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// The UID of the pod.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// The name of the container.
@@ -33,7 +35,8 @@ pub const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePoli
 const CONTAINER_TYPE: &str = "io.kubernetes.container.type";
 const PORTS: &str = "io.kubernetes.container.ports";
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
-const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+/// The grace period of the pod's spec, in seconds.
+pub const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 
 /// The pod's own labels, and those that identify it. The latter come before the former: a pod cannot

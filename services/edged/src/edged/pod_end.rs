@@ -9,7 +9,7 @@ use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::{Edged, EdgedError};
+use super::{Edged, EdgedError, stray_pods};
 use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
@@ -71,6 +71,9 @@ async fn end(config: EdgedConfig, grace: Duration) -> Result<(NodeRuntime, Ended
     let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
     let (notices, noticed) = mpsc::channel::<PodUid>(super::NOTICES_MAX);
     let runtime = super::open_runtime(&config, notices).await?;
+    if runtime.features().persistent {
+        stray_pods::recover(&runtime, &PodStore::open(&config.dir)?).await;
+    }
     let records = records(&runtime, &config.dir)?.into_iter();
     let mut running: Vec<_> = records.filter(|pod| runs(&runtime, pod)).collect();
     running.sort_by(|one, other| one.key.cmp(&other.key));

@@ -26,6 +26,7 @@ use super::admission::{
 };
 use super::node_pods::{PodQuery, PodView, QueriedPods};
 use super::preemption::{Candidate, Missing, may_preempt, victims};
+use super::stray_pods;
 use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
 use crate::container::claim::ClaimView;
@@ -195,11 +196,14 @@ impl Supervisor {
                 }
                 // A runtime that hangs keeps the pods from nothing else.
                 _ = relist.tick(), if relists.is_empty() => {
-                    let runtime = self.shared.runtime.clone();
+                    let shared = self.shared.clone();
                     relists.spawn(async move {
-                        if let Err(error) = runtime.relist().await {
-                            let message = error_chain(&error);
-                            tracing::warn!(message, "the runtime cannot be listed");
+                        match shared.runtime.relist().await {
+                            Ok(()) => stray_pods::recover(&shared.runtime, &shared.store).await,
+                            Err(error) => {
+                                let message = error_chain(&error);
+                                tracing::warn!(message, "the runtime cannot be listed");
+                            }
                         }
                     });
                 }
