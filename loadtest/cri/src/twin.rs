@@ -182,6 +182,11 @@ impl Twin {
         }
     }
 
+    /// The state of the running container of this name is unknown from now on, until a client ends it.
+    pub fn lose_state(&self, container: &str) {
+        self.shared.state().lose(container);
+    }
+
     /// From now on the requests for sandboxes and containers are kept.
     pub fn record(&self) {
         self.shared.record().begin();

@@ -21,7 +21,7 @@ struct Leavings {
 
 /// The runs that have ended but the newest `keep` of each container, and sandboxes that are not ready and that no run
 /// is in after that. The newest sandbox of a pod has the number from which the next one counts, and stays. Of a pod that
-/// is not known, all that has ended goes; what runs of it is left alone. Pure.
+/// is not known, all that has ended goes; what runs of it ends first, by its worker. Pure.
 fn leavings(knowledge: &Knowledge, keep: usize, known: &BTreeSet<PodUid>) -> Leavings {
     let mut left = Leavings::default();
     for pod in knowledge.pods() {
@@ -172,7 +172,7 @@ mod tests {
                 &[("a", "x", 0, 0, true), ("a", "x", 1, 1, true)],
             ),
             ("gone-x-0 gone-0", &[("gone", 0, false)], &[("gone", "x", 0, 0, true)]),
-            // What runs without a record is left alone.
+            // A pod without a record gets one, and its worker ends what runs.
             (
                 "gone-x-0",
                 &[("gone", 0, true)],

@@ -17,9 +17,10 @@ use crate::knowledge::{End, Fact, Knowledge, Phase, Run, Sandbox};
 use crate::proto::{
     self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
-    StatusRequest, StopContainerRequest,
+    StatusRequest,
 };
 use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID, ResolvConf};
+use crate::unknown_runs::{self, UnknownRuns};
 
 /// The conditions without which no pod runs, as the CRI names them.
 const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) trouble: Mutex<Option<String>>,
     /// What had no status in the latest list, by id, and why.
     pub(crate) silent: Mutex<BTreeMap<String, String>>,
+    /// The containers in an unknown state that are being ended.
+    pub(crate) unknown: UnknownRuns,
     /// Everything is to be listed soon.
     pub(crate) relist_soon: Notify,
 }
@@ -216,7 +219,7 @@ impl Inner {
     }
 
     /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known.
-    pub(crate) async fn relist(&self) -> Result<(), CallError> {
+    pub(crate) async fn relist(self: &Arc<Self>) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
         let mut sandboxes = Vec::new();
@@ -235,7 +238,7 @@ impl Inner {
         let mut runs = Vec::new();
         for listed in self.list_containers(None, None).await? {
             if listed.state() == ContainerState::ContainerUnknown {
-                self.end_unknown(&listed).await;
+                unknown_runs::end(self, &listed);
             }
             let known = self.with(|knowledge| knowledge.run(&listed.id).cloned());
             match known {
@@ -260,33 +263,6 @@ impl Inner {
             tracing::warn!(id, why, "the runtime has no status of what it lists");
         }
         *before = now.ids;
-    }
-
-    /// Ends a container that the runtime has in an unknown state, as a kubelet does. That is no failure of the
-    /// container, unless its end had been seen before the runtime lost its state.
-    async fn end_unknown(&self, listed: &proto::Container) {
-        let id = &listed.id;
-        tracing::warn!(id, "the runtime has lost the state of a container, which is ended");
-        let files = &self.files;
-        if let Ok(Some((_, run))) = self.run_status(id, &listed.pod_sandbox_id).await
-            && !self.has_seen_end(id, &run)
-        {
-            let marked = files.mark_interrupted(&run.pod, &run.container, run.attempt).await;
-            if let Err(error) = marked {
-                tracing::warn!(%error, id, "a run in an unknown state counts as a failure");
-            }
-        }
-        let request = StopContainerRequest { container_id: id.clone(), timeout: 0 };
-        if let Err(error) = self.client.stop_container(request).await {
-            tracing::warn!(%error, id, "a container in an unknown state stays");
-        }
-    }
-
-    /// Whether the end of the run was known before the runtime lost its state.
-    fn has_seen_end(&self, id: &str, run: &Run) -> bool {
-        let is_known = |run: &Run| matches!(run.phase, Phase::Exited(_));
-        self.with(|knowledge| knowledge.run(id).is_some_and(is_known))
-            || self.files.end(&run.pod, &run.container, run.attempt).is_some()
     }
 
     /// A sandbox by its status; `None` if it is gone.

@@ -19,6 +19,7 @@
 //! | `cgroups`, `limits` | the cgroups of pods, which a runtime leaves behind; limits that change |
 //! | `cni_results` | results of network plugins that a power cut tore |
 //! | `collection` | runs and sandboxes that nothing needs |
+//! | `unknown_runs` | containers whose state the runtime has lost |
 //! | `pod_names` | pods by the labels of what runs for them |
 //! | [`proto`] | the interface on the wire |
 
@@ -38,6 +39,7 @@ pub mod proto;
 mod runtime;
 pub mod spec;
 mod streams;
+mod unknown_runs;
 mod usage;
 mod watch;
 

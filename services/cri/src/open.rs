@@ -27,6 +27,7 @@ use crate::proto::{
 };
 use crate::runtime::CriRuntime;
 use crate::spec::{CGROUP_ROOT, CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts};
+use crate::unknown_runs::UnknownRuns;
 use crate::watch;
 
 /// The name of containerd, as its own version call has it.
@@ -186,6 +187,7 @@ pub async fn open(
         knowledge: Mutex::new(Knowledge::default()),
         trouble: Mutex::new(None),
         silent: Mutex::default(),
+        unknown: UnknownRuns::default(),
         relist_soon: Notify::new(),
     });
     inner.node_now();

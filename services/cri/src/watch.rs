@@ -109,7 +109,7 @@ async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), 
 }
 
 /// Lists everything, again and again.
-async fn relist(inner: &Inner, has_events: &AtomicBool) {
+async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     loop {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);

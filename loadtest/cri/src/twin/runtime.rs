@@ -175,6 +175,7 @@ impl RuntimeService for Services {
         let StopContainerRequest { container_id: id, timeout } = request.into_inner();
         self.0
             .call("StopContainer", async || {
+                self.0.state().end_unknown(&id);
                 let Some(life) = self.0.state().running(&id)? else {
                     return Ok(StopContainerResponse {});
                 };

@@ -19,6 +19,9 @@ use super::life::Life;
 /// The exit code of a container whose program could not be started.
 const START_ERROR_CODE: i32 = 128;
 
+/// The exit code of a container whose end was not seen.
+const UNKNOWN_CODE: i32 = 255;
+
 /// What pulls of an image end with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullOutcome {
@@ -281,6 +284,25 @@ impl State {
         let life = container.life;
         *self.starts.entry(name).or_default() += 1;
         Ok(Start::Runs(life))
+    }
+
+    /// The state of a running container is unknown from now on, by its name.
+    pub(super) fn lose(&mut self, name: &str) {
+        let of_name = |held: &&mut ContainerRecord| {
+            held.config.metadata.as_ref().is_some_and(|metadata| metadata.name == name)
+                && held.state == ContainerState::ContainerRunning
+        };
+        if let Some(held) = self.containers.values_mut().find(of_name) {
+            held.state = ContainerState::ContainerUnknown;
+        }
+    }
+
+    /// Ends a container whose state is unknown, if it is.
+    pub(super) fn end_unknown(&mut self, id: &str) {
+        let held = self.containers.get_mut(id);
+        if let Some(held) = held.filter(|it| it.state == ContainerState::ContainerUnknown) {
+            held.finish(UNKNOWN_CODE, "Unknown");
+        }
     }
 
     /// The life of a container that runs; `None` if there is nothing to stop.

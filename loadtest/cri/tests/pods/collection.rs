@@ -179,7 +179,7 @@ async fn one_ended_container_stays_and_nothing_of_a_pod_without_a_record() {
     let files = crate::bench::log_files(&edged, "job", true);
     assert_eq!(files, [logs.join("3.log")], "the last run that ended is the one before");
 
-    // Without a record, no worker of a pod ends it.
+    // The disk loses its record.
     edged.stop().await;
     bench.edge.delete("shop/pod/job");
     fs::remove_dir_all(bench.edged_dir().join("pods").join(uid("job"))).expect("removed");

@@ -217,3 +217,59 @@ async fn pods_whose_sandboxes_hang_delay_no_other_pod() {
     bench.delete(&pod).await;
     edged.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_hangs_keeps_no_list_waiting() {
+    /// Every list that waits for an end has one that hangs.
+    const HANGING: usize = 2;
+    const FOR_EVER: Duration = Duration::from_secs(100_000);
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = twin(scratch.path());
+    let mut bench = Bench::new(twin.socket());
+    bench.settings.relist = Duration::from_millis(200);
+    let edged = bench.edged().await;
+    for name in ["lost", "web"] {
+        bench.edge.apply(&bench.pod(name, ""));
+        bench.status(name, "a running pod", is_running).await;
+    }
+    for _ in 0..HANGING {
+        twin.fail_next("StopContainer", Fault::Slow(FOR_EVER));
+    }
+    twin.lose_state("lost");
+    let hangs = async || (twin.calls("StopContainer") > 0).then_some(());
+    assert!(until(hangs).await.is_some(), "a container in an unknown state is not ended");
+
+    // Only a list finds this end.
+    twin.set_faults(0, FaultRates { lost_events: 1000, ..FaultRates::default() });
+    twin.end("web", 3).await;
+    let again = async || (twin.starts("web") > 1).then_some(());
+    assert!(until(again).await.is_some(), "the end of a container is not noticed");
+    assert_eq!(twin.calls("StopContainer"), 1, "it is ended once");
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = twin(scratch.path());
+    let mut bench = Bench::new(twin.socket());
+    bench.settings.relist = Duration::from_millis(200);
+    let edged = bench.edged().await;
+    let mut pod = bench.pod("web", "");
+    pod["spec"]["restartPolicy"] = "Never".into();
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    twin.lose_state("web");
+    // That is no failure of the container: it starts again under any restart policy.
+    let again = async || (twin.starts("web") > 1).then_some(());
+    assert!(until(again).await.is_some(), "it does not start again");
+    bench.status("web", "a running pod", is_running).await;
+    bench.delete(&pod).await;
+    edged.stop().await;
+}

@@ -1,0 +1,80 @@
+//! Containers that the runtime has in an unknown state. They are ended, as by a kubelet, each in a task of its own: a call that
+//! hangs keeps no list waiting.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+
+use crate::client::CallError;
+use crate::inner::Inner;
+use crate::knowledge::{Phase, Run};
+use crate::proto::{Container, StopContainerRequest};
+
+/// Containers that are ended at the same time: after a crash of the runtime there may be as many as it has.
+const ENDS_MAX: usize = 4;
+
+/// The containers that are being ended.
+#[derive(Debug)]
+pub(crate) struct UnknownRuns {
+    /// Their ids: those with a task, whether it has a place yet or not.
+    ids: Mutex<BTreeSet<String>>,
+    places: Semaphore,
+}
+
+impl Default for UnknownRuns {
+    fn default() -> Self {
+        Self { ids: Mutex::default(), places: Semaphore::new(ENDS_MAX) }
+    }
+}
+
+impl UnknownRuns {
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+        // The set is whole even if a thread died.
+        work(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Begins to end a container that the runtime has in an unknown state, unless that has begun. The next list tries again what
+/// failed.
+pub(crate) fn end(inner: &Arc<Inner>, listed: &Container) {
+    let (id, sandbox) = (listed.id.clone(), listed.pod_sandbox_id.clone());
+    if !inner.unknown.with(|ids| ids.insert(id.clone())) {
+        return;
+    }
+    let inner = inner.clone();
+    tokio::spawn(async move {
+        let ended = {
+            // The semaphore is never closed.
+            let _place = inner.unknown.places.acquire().await;
+            end_run(&inner, &id, &sandbox).await
+        };
+        inner.unknown.with(|ids| ids.remove(&id));
+        match ended {
+            Ok(()) => inner.relist_soon.notify_one(),
+            Err(error) => tracing::warn!(%error, id, "a container in an unknown state stays"),
+        }
+    });
+}
+
+/// Ends the container. That is no failure of it, unless its end had been seen before the runtime lost its state.
+async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError> {
+    tracing::warn!(id, "the runtime has lost the state of a container, which is ended");
+    if let Ok(Some((_, run))) = inner.run_status(id, sandbox).await
+        && !has_seen_end(inner, id, &run)
+    {
+        let marked = inner.files.mark_interrupted(&run.pod, &run.container, run.attempt).await;
+        if let Err(error) = marked {
+            tracing::warn!(%error, id, "a run in an unknown state counts as a failure");
+        }
+    }
+    let request = StopContainerRequest { container_id: id.to_owned(), timeout: 0 };
+    inner.client.stop_container(request).await.map(drop)
+}
+
+/// Whether the end of the run was known before the runtime lost its state.
+fn has_seen_end(inner: &Inner, id: &str, run: &Run) -> bool {
+    let is_known = |run: &Run| matches!(run.phase, Phase::Exited(_));
+    inner.with(|knowledge| knowledge.run(id).is_some_and(is_known))
+        || inner.files.end(&run.pod, &run.container, run.attempt).is_some()
+}
