@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use headwater_edged::mountinfo::{OWN_MOUNTS, mounts};
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::pod_files::PodFiles;
 use headwater_edged::runtime::{
@@ -17,9 +18,6 @@ use crate::client::CallError;
 use crate::knowledge::{Knowledge, Phase};
 use crate::proto::ImageFsInfoRequest;
 use crate::runtime::CriRuntime;
-
-/// The mounts that this process sees.
-const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// A container that runs.
 #[derive(Debug)]
@@ -52,7 +50,7 @@ impl Usage for CriRuntime {
         let (files, cgroups) = (self.inner().files.clone(), self.inner().cgroups.files().clone());
         let (pod, volumes) = (pod.clone(), volumes.to_vec());
         let measuring = move || {
-            let layers = layers(&fs::read_to_string(MOUNTS).unwrap_or_default());
+            let layers = layers(&fs::read(OWN_MOUNTS).unwrap_or_default());
             let place = cgroups.pod(&pod);
             let containers = running.into_iter().map(|it| {
                 let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
@@ -130,7 +128,7 @@ fn running(knowledge: &Knowledge) -> RunningPods {
 }
 
 fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<PodUsage> {
-    let layers = layers(&fs::read_to_string(MOUNTS).unwrap_or_default());
+    let layers = layers(&fs::read(OWN_MOUNTS).unwrap_or_default());
     let measured = pods.into_iter().map(|(pod, running)| {
         let place = cgroups.pod(&pod);
         let containers = running.into_iter().map(|it| {
@@ -157,10 +155,11 @@ fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<Po
 fn layer_of(
     running: &Running,
     cgroup: Option<&Path>,
-    layers: &[(String, PathBuf)],
+    layers: &[(PathBuf, PathBuf)],
     cgroups: &CgroupFiles,
 ) -> Option<PathBuf> {
-    let shown = layers.iter().find(|(mount_point, _)| mount_point.contains(&running.id));
+    let is_own = |point: &Path| point.to_string_lossy().contains(&running.id);
+    let shown = layers.iter().find(|(mount_point, _)| is_own(mount_point));
     let layer = shown.map(|(_, layer)| layer.clone());
     // A runtime in a mount namespace of its own: the container's own processes see where it lies.
     layer.or_else(|| own_layer(cgroups.process(cgroup?)?))
@@ -168,23 +167,20 @@ fn layer_of(
 
 /// The directory in which the overlay at the root of a process keeps what is written to it.
 fn own_layer(process: u32) -> Option<PathBuf> {
-    let mountinfo = fs::read_to_string(format!("/proc/{process}/mountinfo")).ok()?;
-    let mut roots = layers(&mountinfo).into_iter().filter(|(mount_point, _)| mount_point == "/");
+    let list = fs::read(format!("/proc/{process}/mountinfo")).ok()?;
+    let mut roots = layers(&list).into_iter().filter(|(point, _)| point == Path::new("/"));
     roots.next().map(|(_, layer)| layer)
 }
 
 /// The mount points of overlays, and the directory in which each keeps what is written to it. A container's file system
 /// is mounted at a place with its id (`/run/containerd/io.containerd.runtime.v2.task/k8s.io/<id>/rootfs`).
-fn layers(mountinfo: &str) -> Vec<(String, PathBuf)> {
-    let overlays = mountinfo.lines().filter_map(|line| {
-        let (mount, system) = line.split_once(" - ")?;
-        let mount_point = mount.split(' ').nth(4)?;
-        let mut system = system.split(' ');
-        let (kind, options) = (system.next()?, system.nth(1)?);
-        let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
-        (kind == "overlay").then(|| (mount_point.to_owned(), PathBuf::from(upper)))
+fn layers(list: &[u8]) -> Vec<(PathBuf, PathBuf)> {
+    let overlays = mounts(list).filter(|mount| mount.file_system == b"overlay");
+    let written = overlays.filter_map(|mount| {
+        let upper = mount.path_option("upperdir")?;
+        Some((mount.point, upper))
     });
-    overlays.collect()
+    written.collect()
 }
 
 #[cfg(test)]
@@ -193,13 +189,14 @@ mod tests {
 
     #[test]
     fn what_a_container_writes_lies_in_the_upper_directory_of_its_overlay() {
-        let text = "\
+        let text = b"\
             22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             90 22 0:50 / /run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/rootfs rw,relatime \
             shared:7 - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=/s/9/fs,workdir=/s/9/work\n\
             91 22 0:51 / /ro ro - overlay overlay ro,lowerdir=/l/1:/l/2\n\
             nothing\n";
-        let place = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/rootfs".to_owned();
+        let place = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/rootfs";
+        let place = PathBuf::from(place);
         assert_eq!(layers(text), [(place, PathBuf::from("/s/9/fs"))]);
     }
 }

@@ -21,8 +21,9 @@
 //! | `unix_channel` | gRPC over a unix socket | |
 //! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
 //! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
-//! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
+//! | `disk` | the layout of the directory, durable files, the records of pods | `pod`, `mountinfo` |
 //! | [`log_file`] | opens log files, and finds their last rows | |
+//! | [`mountinfo`] | the mounts that a process sees, from the kernel's list (pure) | |
 //! | `desired` | the desired state, folded from the edge's watch | `pod`, `pod_fields`, `static_pods` |
 //! | `static_pods` | the pods of the node's own files | `pod` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
@@ -51,6 +52,7 @@ mod event;
 mod eviction;
 pub mod log_file;
 pub mod metrics;
+pub mod mountinfo;
 mod node;
 pub mod pod;
 pub mod pod_fields;

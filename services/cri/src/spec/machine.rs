@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use headwater_edged::mountinfo::{OWN_MOUNTS, mounts};
+
 /// How the mount that a path lies on passes on later mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MountKind {
@@ -33,8 +35,8 @@ impl Machine for HostMachine {
     }
 
     fn mount_kind(&self, path: &Path) -> MountKind {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        kind_of(&mounts, &resolved(path))
+        let list = fs::read(OWN_MOUNTS).unwrap_or_default();
+        kind_of(&list, &resolved(path))
     }
 }
 
@@ -52,21 +54,16 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// The kind of the last mount with the longest path above this one, by proc_pid_mountinfo(5). A mount
-/// that nothing says anything about is private.
-fn kind_of(mounts: &str, path: &Path) -> MountKind {
+/// The kind of the last mount with the longest path above this one. A mount that nothing says anything
+/// about is private.
+fn kind_of(list: &[u8], path: &Path) -> MountKind {
     let mut kind = (0, MountKind::Private);
-    for line in mounts.lines() {
-        let mut words = line.split(' ').skip(4);
-        let Some(point) = words.next().map(unescaped) else { continue };
-        let depth = point.components().count();
-        if !path.starts_with(&point) || depth < kind.0 {
+    for mount in mounts(list) {
+        let depth = mount.point.components().count();
+        if !path.starts_with(&mount.point) || depth < kind.0 {
             continue;
         }
-        // After the options come the optional fields, up to a dash.
-        let tags: Vec<&str> = words.skip(1).take_while(|word| *word != "-").collect();
-        let has = |tag: &str| tags.iter().any(|word| word.starts_with(tag));
-        kind = match (has("shared:"), has("master:")) {
+        kind = match (mount.has_tag("shared:"), mount.has_tag("master:")) {
             (true, _) => (depth, MountKind::Shared),
             (false, true) => (depth, MountKind::Slave),
             (false, false) => (depth, MountKind::Private),
@@ -75,34 +72,13 @@ fn kind_of(mounts: &str, path: &Path) -> MountKind {
     kind.1
 }
 
-/// A path in which the kernel wrote spaces and the like as `\040`.
-fn unescaped(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| *byte == b'\\');
-        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(written) => {
-                bytes.push(written);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_path_has_the_kind_of_the_deepest_and_last_mount_above_it() {
-        let mounts = "\
+        let list = b"\
 22 1 0:21 / / rw,relatime - overlay overlay rw
 23 22 0:22 / /data rw shared:7 - ext4 /dev/sda rw
 24 23 0:23 / /data/slave rw master:7 - ext4 /dev/sdb rw
@@ -121,9 +97,9 @@ torn line
             ("/data/a b/x", MountKind::Shared),
             ("/twice/x", MountKind::Private),
         ] {
-            assert_eq!(kind_of(mounts, Path::new(path)), kind, "{path}");
+            assert_eq!(kind_of(list, Path::new(path)), kind, "{path}");
         }
-        assert_eq!(kind_of("", Path::new("/")), MountKind::Private);
+        assert_eq!(kind_of(b"", Path::new("/")), MountKind::Private);
     }
 
     #[test]

@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The mounts that this process sees.
-const MOUNTS: &str = "/proc/self/mountinfo";
+use crate::mountinfo::{OWN_MOUNTS, mounts};
 
 /// Checks that nothing is mounted below a directory, which may be absent.
 ///
@@ -15,32 +14,20 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 pub(crate) fn check_none_below(dir: &Path) -> io::Result<()> {
     let Ok(dir) = fs::canonicalize(dir) else { return Ok(()) };
     // Without it nothing is mounted by this process either.
-    let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
-    match below(&mounts, &dir) {
+    let list = fs::read(OWN_MOUNTS).unwrap_or_default();
+    match below(&list, &dir) {
         None => Ok(()),
         Some(mount) => {
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{mount} is mounted")))
+            let what = format!("{} is mounted", mount.display());
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
         }
     }
 }
 
-/// The first mount point below a directory, as the kernel writes it.
-fn below<'m>(mountinfo: &'m str, dir: &Path) -> Option<&'m str> {
-    let dir = escaped(&dir.to_string_lossy());
-    let mut points = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
-    points.find(|point| point.strip_prefix(&dir).is_some_and(|rest| rest.starts_with('/')))
-}
-
-/// A path as the kernel writes it into a line with blanks.
-fn escaped(path: &str) -> String {
-    let one = |character| match character {
-        ' ' => "\\040".to_owned(),
-        '\t' => "\\011".to_owned(),
-        '\n' => "\\012".to_owned(),
-        '\\' => "\\134".to_owned(),
-        other => other.to_string(),
-    };
-    path.chars().map(one).collect()
+/// The first mount point below a directory.
+fn below(list: &[u8], dir: &Path) -> Option<PathBuf> {
+    let mut points = mounts(list).map(|mount| mount.point);
+    points.find(|point| point != dir && point.starts_with(dir))
 }
 
 #[cfg(test)]
@@ -49,16 +36,23 @@ mod tests {
 
     #[test]
     fn only_what_lies_below_the_directory_counts() {
-        let mounts = "22 1 0:21 / / rw - ext4 /dev/sda1 rw\n\
-                      23 22 0:22 / /a\\040b/pods/u1/volumes/m rw - tmpfs tmpfs rw\n\
-                      24 22 0:23 / /a\\040b/pods/u10/x rw - tmpfs tmpfs rw\n\
-                      nothing\n";
+        let mounts = b"22 1 0:21 / / rw - ext4 /dev/sda1 rw\n\
+                       23 22 0:22 / /a\\040b/pods/u1/volumes/m rw - tmpfs tmpfs rw\n\
+                       24 22 0:23 / /a\\040b/pods/u10/x rw - tmpfs tmpfs rw\n\
+                       nothing\n";
         let of = |dir: &str| below(mounts, Path::new(dir));
-        assert_eq!(of("/a b/pods/u1"), Some("/a\\040b/pods/u1/volumes/m"));
-        assert_eq!(of("/a b/pods/u10"), Some("/a\\040b/pods/u10/x"));
-        for dir in ["/a b/pods/u2", "/a b/pods/u1/volumes/m", "/a"] {
+        assert_eq!(of("/a b/pods/u1"), Some(PathBuf::from("/a b/pods/u1/volumes/m")));
+        assert_eq!(of("/a b/pods/u10"), Some(PathBuf::from("/a b/pods/u10/x")));
+        for dir in ["/a b/pods/u2", "/a b/pods/u1/volumes/m", "/a b/pods/u"] {
             assert_eq!(of(dir), None, "{dir}");
         }
         check_none_below(Path::new("/proc/self/fd")).expect("nothing is mounted there");
+    }
+
+    #[test]
+    fn a_mount_whose_name_is_no_text_hides_no_mount() {
+        let mounts = b"22 1 0:21 / /elsewhere/\xff rw - tmpfs tmpfs rw\n\
+                       23 1 0:22 / /pods/u1/\xfe rw - tmpfs tmpfs rw\n";
+        assert!(below(mounts, Path::new("/pods/u1")).is_some());
     }
 }
