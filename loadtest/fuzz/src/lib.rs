@@ -16,14 +16,20 @@
 //! | [`edge`] | the database of an edge's reports, and its local API |
 //! | [`source`] | manifests, and lines of the objects socket |
 //! | [`pod`] | what a pod worker makes of the objects that it is given |
+//! | [`container_log`] | log files of containers |
+//! | [`server`] | paths and parameters of a node's server |
+//! | [`node_file`] | docker configs, checkpoints of processors and devices, the kernel's list of mounts |
 //! | [`mutation`] | changes of inputs, drawn by a seed |
 
+pub mod container_log;
 pub mod edge;
 pub mod event;
 pub mod log;
 pub mod mutation;
+pub mod node_file;
 pub mod object;
 pub mod pod;
+pub mod server;
 pub mod session;
 pub mod source;
 pub mod store;
@@ -64,6 +70,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "source_line", run: source::line },
     Target { name: "pod", run: pod::pod },
     Target { name: "pod_cpu_set", run: pod::cpu_set },
+    Target { name: "container_log_kubelet", run: container_log::kubelet },
+    Target { name: "container_log_operator", run: container_log::operator },
+    Target { name: "server_path", run: server::path },
+    Target { name: "server_parameters", run: server::parameters },
+    Target { name: "docker_config", run: node_file::docker_config },
+    Target { name: "checkpoint_cpus", run: node_file::cpus },
+    Target { name: "checkpoint_devices", run: node_file::devices },
+    Target { name: "mountinfo", run: node_file::mountinfo },
 ];
 
 /// The target of that name.

@@ -30,7 +30,7 @@ const KEPT_BYTES_MAX: u32 = 1024;
 /// The most inputs of one target that are copied into the clone, spread over all sizes.
 const KEPT_FILES_MAX: usize = 60;
 
-/// The size of a target's corpus in the clone, in bytes: twenty targets stay below 2 MiB.
+/// The size of a target's corpus in the clone, in bytes: forty targets stay below 2 MiB.
 const KEPT_TOTAL_BYTES_MAX: u64 = 48 << 10;
 
 /// The memory limit of one input, in MiB.

@@ -44,6 +44,20 @@ struct Checkpoint {
     pods: Allocations,
 }
 
+impl Checkpoint {
+    /// Checks that it has a form that this program reads, and can be that of this machine.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&self, machine: &[Cpu]) -> Result<(), String> {
+        let version = self.version;
+        if version != VERSION {
+            return Err(format!("it has version {version}, and this program reads {VERSION}"));
+        }
+        self.pods.check(machine)
+    }
+}
+
 /// The processors of a node's containers.
 #[derive(Debug)]
 pub(crate) struct CpuManager {
@@ -194,12 +208,20 @@ fn rest(machine: &[Cpu], reserved: &CpuSet, allocations: &Allocations) -> CpuSet
 
 fn read(file: &Path, machine: &[Cpu]) -> Result<Allocations, String> {
     let read = durable_file::read::<Checkpoint>(file).map_err(|error| error.to_string())?;
-    let Some(Checkpoint { version, pods }) = read else { return Ok(Allocations::default()) };
-    if version != VERSION {
-        return Err(format!("it has version {version}, and this program reads {VERSION}"));
-    }
-    pods.check(machine)?;
-    Ok(pods)
+    let Some(checkpoint) = read else { return Ok(Allocations::default()) };
+    checkpoint.check(machine)?;
+    Ok(checkpoint.pods)
+}
+
+/// Reads the content of a file of a machine with the processors below `count`, and writes it again.
+///
+/// # Errors
+/// Why it is moved aside.
+pub(crate) fn rewrite(file: &[u8], count: u32) -> Result<Vec<u8>, String> {
+    let machine: Vec<Cpu> = (0..count).map(|id| Cpu { id, package: 0, core: id }).collect();
+    let checkpoint: Checkpoint = serde_json::from_slice(file).map_err(|error| error.to_string())?;
+    checkpoint.check(&machine)?;
+    serde_json::to_vec(&checkpoint).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -67,6 +67,20 @@ struct Checkpoint {
     pods: Allocations,
 }
 
+impl Checkpoint {
+    /// Checks that it has a form that this program reads, and that no device has two pods.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&self) -> Result<(), String> {
+        let version = self.version;
+        if version != VERSION {
+            return Err(format!("it has version {version}, and this program reads {VERSION}"));
+        }
+        self.pods.check()
+    }
+}
+
 /// The devices of a node's containers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Devices(Arc<Inner>);
@@ -449,10 +463,16 @@ fn no_plugin(resource: &str) -> String {
 fn read(file: &Path) -> Result<Checkpoint, String> {
     let read = durable_file::read::<Checkpoint>(file).map_err(|error| error.to_string())?;
     let Some(checkpoint) = read else { return Ok(Checkpoint::default()) };
-    let version = checkpoint.version;
-    if version != VERSION {
-        return Err(format!("it has version {version}, and this program reads {VERSION}"));
-    }
-    checkpoint.pods.check()?;
+    checkpoint.check()?;
     Ok(checkpoint)
+}
+
+/// Reads the content of a file, and writes it again.
+///
+/// # Errors
+/// Why it is moved aside.
+pub(crate) fn rewrite(file: &[u8]) -> Result<Vec<u8>, String> {
+    let checkpoint: Checkpoint = serde_json::from_slice(file).map_err(|error| error.to_string())?;
+    checkpoint.check()?;
+    serde_json::to_vec(&checkpoint).map_err(|error| error.to_string())
 }

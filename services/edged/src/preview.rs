@@ -1,5 +1,10 @@
 //! What a node would do with pods, without running any: the same decoding, resolving and planning as
 //! a worker. Pure.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`pull`] | the logins for an image |
+//! | [`checkpoint`] | the files with the processors and devices of containers |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,6 +30,9 @@ use crate::runtime::PodState;
 use crate::worker::plan::{Containers, Fate, FinalStep, Plan, PodFacts, Sandbox, plan};
 use crate::worker::status::{self, ResourceFacts, StatusFacts};
 use headwater_telemetry::error_chain;
+
+pub mod checkpoint;
+pub mod pull;
 
 /// What a node would do with one pod that it sees for the first time.
 #[derive(Debug)]

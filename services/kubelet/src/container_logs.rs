@@ -2,7 +2,7 @@
 //!
 //! A log that is followed goes on through rotation, and ends with the run, as under a kubelet.
 
-mod lines;
+pub mod lines;
 
 use std::io::{self, SeekFrom};
 use std::time::Duration;

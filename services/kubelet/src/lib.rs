@@ -29,14 +29,14 @@
 //! | `server` | connections and their bounds |
 //! | `handler` | the answer to one request |
 //! | `response` | bodies and refusals |
-//! | `container_logs` | log files, as a container wrote them |
+//! | [`container_logs`] | log files, as a container wrote them |
 //! | `streams` | upgraded connections |
 //! | `stall` | clients that do not read, streams that do not move |
 //! | `metrics`, `usage` | numbers in the text format, and the summary |
 
 pub mod access;
 pub mod client;
-mod container_logs;
+pub mod container_logs;
 pub mod fleet;
 mod handler;
 mod metrics;

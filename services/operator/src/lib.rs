@@ -11,7 +11,7 @@
 //! | `past_position`, `stream_history`, `past_statuses` | the past, from the logs |
 //! | `object_history` | the events and reports of one object |
 //! | `pod_status` | the status of a pod in a word |
-//! | `logs` | log files of containers |
+//! | [`logs`] | log files of containers |
 //! | [`status`], `disk`, `verify` | positions and lag; disks; state hashes |
 //!
 //! The server reads the state of the parts, and changes only links. The socket has mode
@@ -21,7 +21,7 @@ mod admission;
 pub mod client;
 mod dependencies;
 mod disk;
-mod logs;
+pub mod logs;
 mod mask;
 mod node_view;
 mod object_history;

@@ -1,7 +1,7 @@
 //! The logs of containers, from the log files that their node's runtime names.
 
 mod container;
-mod line;
+pub mod line;
 
 use std::path::PathBuf;
 use std::time::Duration;

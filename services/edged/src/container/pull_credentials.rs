@@ -25,10 +25,11 @@ mod docker_config;
 mod registry_path;
 
 /// The key of a docker config in a Secret of the type `kubernetes.io/dockerconfigjson`.
-const CONFIG_JSON: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
+pub(crate) const CONFIG_JSON: (&str, &str) =
+    ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 
 /// The key of the older form in a Secret of the type `kubernetes.io/dockercfg`.
-const CONFIG_OLD: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
+pub(crate) const CONFIG_OLD: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
 
 /// The logins for one pull, in the order of their trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,10 +52,7 @@ impl PullCredentials {
         let mut keyring = Keyring::default();
         for name in pod::pull_secrets(pod) {
             match objects.secret(namespace(pod), name) {
-                Some(secret) => match docker_config(secret) {
-                    Ok(config) => keyring.add(config, &mut found.problems, name),
-                    Err(why) => found.problems.push(format!("secret {name:?}: {why}")),
-                },
+                Some(secret) => keyring.add_secret(secret, &mut found.problems, name),
                 None => found.problems.push(format!("secret {name:?} not found")),
             }
         }
@@ -68,6 +66,17 @@ impl PullCredentials {
         if let Some(repository) = Repository::of(image) {
             found.logins = keyring.lookup(&repository);
             found.logins.extend(own.lookup(&repository));
+        }
+        found
+    }
+
+    /// The logins for `image` of one Secret.
+    pub(crate) fn of_secret(secret: &Secret, image: &str) -> Self {
+        let (mut found, mut keyring) = (Self::default(), Keyring::default());
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        keyring.add_secret(secret, &mut found.problems, name);
+        if let Some(repository) = Repository::of(image) {
+            found.logins = keyring.lookup(&repository);
         }
         found
     }
@@ -102,6 +111,13 @@ struct Keyring {
 }
 
 impl Keyring {
+    fn add_secret(&mut self, secret: &Secret, problems: &mut Vec<String>, name: &str) {
+        match docker_config(secret) {
+            Ok(config) => self.add(config, problems, name),
+            Err(why) => problems.push(format!("secret {name:?}: {why}")),
+        }
+    }
+
     fn add(&mut self, config: DockerConfig, problems: &mut Vec<String>, place: &str) {
         problems.extend(config.problems.iter().map(|why| format!("docker config {place}: {why}")));
         for (server, login) in config.logins {

@@ -12,7 +12,7 @@ use crate::query::{LogOptions, LogSource};
 const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// Takes the bytes of a file, gives those for the client.
-pub(super) struct LineSelection {
+pub struct LineSelection {
     options: LogOptions,
     /// The beginning of a row whose end is not read yet.
     rest: Vec<u8>,
@@ -25,24 +25,25 @@ pub(super) struct LineSelection {
 }
 
 impl LineSelection {
-    pub(super) fn new(options: LogOptions) -> Self {
+    /// The rows that `options` select.
+    pub fn new(options: LogOptions) -> Self {
         let left = options.bytes_max.unwrap_or(u64::MAX);
         Self { options, rest: Vec::new(), is_cut: false, continues: false, left }
     }
 
     /// Whether the client has all the bytes that it wants.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.left == 0
     }
 
     /// Drops the beginning of the last row, because the file was truncated.
-    pub(super) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.rest.clear();
         self.is_cut = false;
     }
 
     /// What the client gets of the next bytes of the file.
-    pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_end = part.ends_with(b"\n");

@@ -5,25 +5,25 @@ use jiff::Timestamp;
 
 /// The longest row that is printed whole, in bytes: pod workers write rows of a quarter of that. A
 /// longer row is cut, so that a file without line ends costs no more memory.
-pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
+pub const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// The end of a row that was cut.
 const CUT: &[u8] = b" [cut: the row is longer than 64 KiB]\n";
 
 /// The form of printed lines.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LineFormat {
+pub struct LineFormat {
     /// Only lines written since, milliseconds since the Unix epoch; 0: all.
-    pub(super) since_ms: i64,
+    pub since_ms: i64,
     /// Whether each line begins with its time.
-    pub(super) timestamps: bool,
+    pub timestamps: bool,
     /// The prefix of each line.
-    pub(super) prefix: Option<String>,
+    pub prefix: Option<String>,
 }
 
 /// Removes the columns of the file from each line.
 #[derive(Default)]
-pub(super) struct LineFormatter {
+pub struct LineFormatter {
     form: LineFormat,
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
@@ -34,18 +34,19 @@ pub(super) struct LineFormatter {
 }
 
 impl LineFormatter {
-    pub(super) fn new(form: LineFormat) -> Self {
+    /// Lines in this form.
+    pub fn new(form: LineFormat) -> Self {
         Self { form, ..Self::default() }
     }
 
     /// Drops the beginning of the last line, because the file was truncated.
-    pub(super) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.rest.clear();
         self.is_cut = false;
     }
 
     /// Returns the printed form of the next bytes of the file.
-    pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_end = part.ends_with(b"\n");
