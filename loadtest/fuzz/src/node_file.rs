@@ -49,7 +49,7 @@ fn login(text: &str) {
         for (form, config) in [(ConfigForm::Current, current), (ConfigForm::Old, old)] {
             let found = preview_pull(form, config.to_string().as_bytes(), IMAGE);
             assert_eq!(found.problems, [""; 0]);
-            assert_eq!(found.logins, [login.clone()]);
+            assert_eq!(found.logins, std::slice::from_ref(&login));
         }
     }
 }
