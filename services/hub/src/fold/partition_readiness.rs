@@ -5,9 +5,10 @@
 //! partitions that have its positions, and for no other one.
 //!
 //! ```text
-//!            no leader, or no record in time              read to its end
-//!  unread ───────────────────────────────────► away ─────────────────────────► read
-//!    └────────────────────────────────────────────────────────────────────────► ▲
+//!           read to its end
+//!   unread ─────────────────────────────────► read
+//!     │ no leader, or no record in time         ▲
+//!     └────────────────────► away ──────────────┘ read to its end
 //! ```
 
 use std::collections::BTreeSet;

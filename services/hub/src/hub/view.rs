@@ -147,8 +147,8 @@ impl HubView {
         });
         let away = self.hub.fold.identities().partitions_away().into_iter().map(|partition| {
             format!(
-                "partition {partition} of the upstream log cannot be read: nodes whose positions it \
-                 has cannot connect to this hub until it is back"
+                "{partition} cannot be read: nodes whose positions it has cannot connect to this hub \
+                 until it is back"
             )
         });
         self.hub.fold.state().trouble.clone().into_iter().chain(away).chain(held).collect()

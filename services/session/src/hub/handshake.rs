@@ -69,8 +69,9 @@ impl HubSession {
         self.welcome(source, outputs)
     }
 
-    /// Sends the welcome to an admitted edge, once the log and the node's identities are known. An edge with an older identity
-    /// is refused behind the welcome: it takes from there what it must move past.
+    /// Sends the welcome to an admitted edge, once the log and the node's identities are known. An
+    /// edge with an older identity is refused behind the welcome: it takes from there what it must move
+    /// past.
     pub(super) fn welcome(
         &mut self,
         source: &dyn StreamSource,
