@@ -106,8 +106,8 @@ mod tests {
             StreamId::node(node).partition(log.partitions) == Partition(of_reports)
                 && log.position_partition(node) == Partition(of_positions)
         };
-        let mut nodes = (0..).map(|n| format!("n{n}").parse().expect("a name"));
-        nodes.find(is_there).expect("one of all names")
+        let name = |number: u32| -> NodeName { format!("n{number}").parse().expect("a name") };
+        (0..).map(name).find(is_there).expect("one of all names")
     }
 
     #[test]
