@@ -46,6 +46,23 @@ fn granted(files: &[PathBuf]) -> BTreeSet<[String; 5]> {
     granted
 }
 
+/// Whether an edge's Node was there is noted on a disk of the controller.
+#[test]
+fn the_data_of_a_controller_outlives_its_pod() {
+    let text = fs::read_to_string(deploy().join("base/controller.yaml")).expect("a manifest");
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
+    let [controller] = &*documents else { panic!("one object") };
+    let spec = &controller["spec"];
+    let pod = &spec["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    let data = mounts.iter().find(|mount| mount["mountPath"] == "/var/lib/headwater");
+    let data = &data.expect("a data directory")["name"];
+    let claims = spec["volumeClaimTemplates"].as_array().expect("claims");
+    assert!(claims.iter().any(|claim| claim["metadata"]["name"] == *data), "{claims:?}");
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    assert!(volumes.iter().all(|volume| volume["name"] != *data), "{volumes:?}");
+}
+
 fn texts(value: &Value) -> Vec<String> {
     let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
     texts.map(ToOwned::to_owned).collect()
