@@ -148,8 +148,8 @@ pub enum AccessError {
 /// How long a connection may take to open.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a plugin may take to give credentials. A plugin asks a server or reads a card, in seconds; a person who
-/// starts a controller by hand has time for a password.
+/// How long a plugin may take to give credentials. A plugin asks a server or reads a card, in seconds; a person
+/// at the terminal has time for a password.
 const PLUGIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often an idle connection is probed, so that one to a machine that is gone is closed.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::thread;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
@@ -103,14 +103,16 @@ fn what_needs_no_server_is_refused_before_anything_starts() {
 #[test]
 fn an_exec_plugin_that_does_not_end_ends_the_start() {
     let folder = TempDir::new().expect("a folder");
-    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: [\"300\"], \
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: [\"60\"], \
                 interactiveMode: Never}";
     let slow = kubeconfig(folder.path(), "slow", "https://127.0.0.1:1", "", exec);
     let slow = slow.display().to_string();
+    let mut doctor = headwater();
+    doctor.args(["doctor", "--kubeconfig", &slow]).stdout(Stdio::piped());
+    let doctor = doctor.spawn().expect("headwater starts");
     let named = ["the plugin \"sleep\"", &slow, "no credentials within 30s", "run it by hand"];
     check(&up(&folder, &["--kubeconfig", &slow]), FAILURE, &named);
-    let doctor = headwater().args(["doctor", "--kubeconfig", &slow]).output();
-    let doctor = doctor.expect("headwater starts");
+    let doctor = doctor.wait_with_output().expect("headwater ends");
     let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(printed.contains("no credentials within 30s"), "{printed}");
 }

@@ -143,17 +143,16 @@ fn a_policy_to_keep_lets_a_pod_tolerate_an_absence_without_a_limit() {
     };
     assert_eq!(with(&api, OfflinePolicy::Keep), Step::Call(Purpose::Tolerations));
     assert_eq!(with(&api, OfflinePolicy::Evict), Step::Rest);
-    let keyless = |more: Value| {
-        let mut tolerations =
-            vec![json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60})];
-        tolerations.splice(0..0, more.as_array().cloned().unwrap_or_default());
+    let keyless = |first: &[Value]| {
+        let own = json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60});
+        let tolerations: Vec<Value> = first.iter().cloned().chain([own]).collect();
         Api::new(json!({"spec": {"tolerations": tolerations}}))
     };
-    let limited = keyless(json!([]));
+    let limited = keyless(&[]);
     assert_eq!(with(&limited, OfflinePolicy::Keep), Step::Call(Purpose::Tolerations));
     let first = |taint: &str| json!({"key": taint, "operator": "Exists", "effect": "NoExecute"});
     let both = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"].map(first);
-    assert_eq!(with(&keyless(json!(both)), OfflinePolicy::Keep), Step::Rest);
+    assert_eq!(with(&keyless(&both), OfflinePolicy::Keep), Step::Rest);
     // Another writer sets them again.
     let mut written = ObjectMemory::default();
     let at = Written { desired: *NO_CONTENT, shown: *NO_CONTENT, at_ms: 999_000 };
