@@ -145,6 +145,11 @@ impl Twin {
         self.shared.faults().set(seed, rates);
     }
 
+    /// From now on it has this version and names these handlers, as after an upgrade: [`restart`](Self::restart) it, too.
+    pub fn upgrade(&self, version: &str, handlers: &[&str]) {
+        self.shared.state().upgrade(version, handlers);
+    }
+
     /// The next call of a method, such as `CreateContainer`, has the fault.
     pub fn fail_next(&self, method: &'static str, fault: Fault) {
         self.shared.faults().fail_next(method, fault);

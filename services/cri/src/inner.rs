@@ -1,6 +1,7 @@
 //! The state of the runtime's seams: what is known, and how it is brought up to date.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -34,10 +35,12 @@ pub(crate) struct Inner {
     pub(crate) client: CriClient,
     pub(crate) files: PodFiles,
     pub(crate) cgroups: Cgroups,
-    /// It changes with the RuntimeClasses, and with the name servers of the machine.
+    /// It changes with the RuntimeClasses, with the name servers of the machine, and with the runtime.
     pub(crate) node: RwLock<Arc<NodeFacts>>,
     /// As the Node object states it: `containerd://1.6.20`.
-    pub(crate) version: String,
+    pub(crate) version: Mutex<String>,
+    /// The runtime was away since it was asked what it is: it may be another one now.
+    pub(crate) may_be_another: AtomicBool,
     pub(crate) log_bytes_max: u64,
     pub(crate) log_check: Duration,
     pub(crate) log_files_max: u32,

@@ -19,6 +19,7 @@
 //! | `cgroups`, `limits` | the cgroups of pods, which a runtime leaves behind; limits that change |
 //! | `cni_results` | results of network plugins that a power cut tore |
 //! | `collection` | runs and sandboxes that nothing needs |
+//! | `runtime_facts` | what the runtime says of itself |
 //! | `unknown_runs` | containers whose state the runtime has lost |
 //! | `pod_names` | pods by the labels of what runs for them |
 //! | [`proto`] | the interface on the wire |
@@ -37,6 +38,7 @@ mod open;
 mod pod_names;
 pub mod proto;
 mod runtime;
+mod runtime_facts;
 pub mod spec;
 mod streams;
 mod unknown_runs;

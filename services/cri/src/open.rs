@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -23,15 +24,13 @@ use crate::inner::Inner;
 use crate::knowledge::Knowledge;
 use crate::proto::{
     CgroupDriver as ProtoDriver, ListPodSandboxRequest, PodSandbox, RuntimeConfigRequest,
-    StatusRequest, StatusResponse, VersionRequest, VersionResponse,
+    StatusRequest, VersionResponse,
 };
 use crate::runtime::CriRuntime;
-use crate::spec::{CGROUP_ROOT, CgroupDriver, Forbidden, HandlerFeatures, NODE_LABEL, NodeFacts};
+use crate::runtime_facts::{CONTAINERD, RuntimeFacts, version_request};
+use crate::spec::{CGROUP_ROOT, CgroupDriver, Forbidden, NODE_LABEL, NodeFacts};
 use crate::unknown_runs::UnknownRuns;
 use crate::watch;
-
-/// The name of containerd, as its own version call has it.
-const CONTAINERD: &str = "containerd";
 
 /// The time limit of a runtime that has started and reads what it ran before: containerd gives each container 10 s.
 const STARTS_WITHIN: Duration = Duration::from_mins(2);
@@ -165,21 +164,23 @@ pub async fn open(
         cgroup_driver,
         all_pods(edged),
     );
-    let node = node_facts(settings, node, &files, &version, &status, cgroup_driver);
-    let node = NodeFacts {
+    let node = node_facts(settings, node, &files, cgroup_driver);
+    let facts = RuntimeFacts::of(&version, &status);
+    let node = facts.on(NodeFacts {
         has_static_cpus: edged.cpu_policy == CpuPolicy::Static,
         has_cgroup_v2: cgroups.files().is_unified(),
         has_swap_limit: cgroups.files().limits_swap(),
         huge_page_sizes: huge_page_sizes(cgroups.files()),
         ..node
-    };
+    });
     let is_containerd = version.runtime_name == CONTAINERD;
     let inner = Arc::new(Inner {
         client: client.clone(),
         files,
         cgroups,
         node: RwLock::new(Arc::new(node)),
-        version: format!("{}://{}", version.runtime_name, version.runtime_version),
+        version: Mutex::new(facts.version),
+        may_be_another: AtomicBool::new(false),
         log_bytes_max: edged.log_bytes_max,
         log_check: edged.log_check,
         log_files_max: edged.log_files_max,
@@ -218,7 +219,7 @@ fn all_pods(edged: &headwater_edged::Settings) -> AllPods {
 async fn version(client: &CriClient) -> Result<VersionResponse, CallError> {
     let deadline = Instant::now() + STARTS_WITHIN;
     loop {
-        match client.version(VersionRequest { version: "v1".to_owned() }).await {
+        match client.version(version_request()).await {
             Err(error) if error.is_starting() && Instant::now() < deadline => {
                 tokio::time::sleep(START_CHECK).await;
             }
@@ -258,19 +259,9 @@ fn node_facts(
     settings: &CriSettings,
     node: &NodeName,
     files: &PodFiles,
-    version: &VersionResponse,
-    status: &StatusResponse,
     cgroup_driver: CgroupDriver,
 ) -> NodeFacts {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let handlers = status.runtime_handlers.iter().map(|handler| {
-        let features = handler.features.unwrap_or_default();
-        let features = HandlerFeatures {
-            recursive_read_only_mounts: features.recursive_read_only_mounts,
-            user_namespaces: features.user_namespaces,
-        };
-        (handler.name.clone(), features)
-    });
     NodeFacts {
         node: node.as_str().to_owned(),
         dir: files.dir().to_owned(),
@@ -282,34 +273,9 @@ fn node_facts(
         boot_id: settings.boot_id.clone(),
         memory_bytes: memory_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0),
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
-        has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
-        has_stop_signal: has_stop_signal(version),
-        has_cdi: has_cdi(version),
         has_device_plugins: settings.has_device_plugins,
-        handlers: handlers.collect(),
         forbidden: settings.forbidden,
         ..NodeFacts::default()
-    }
-}
-
-/// Whether the runtime sends the stop signal of a container's spec: containerd since 2.1, CRI-O since 1.33.
-fn has_stop_signal(version: &VersionResponse) -> bool {
-    is_since(version, (2, 1), (1, 33))
-}
-
-/// Whether the runtime resolves the names of CDI devices by default: containerd since 2.0, CRI-O since 1.28.
-fn has_cdi(version: &VersionResponse) -> bool {
-    is_since(version, (2, 0), (1, 28))
-}
-
-fn is_since(version: &VersionResponse, containerd: (u32, u32), crio: (u32, u32)) -> bool {
-    let mut parts = version.runtime_version.trim_start_matches('v').split(['.', '-', '+']);
-    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
-    let version_number = (number(), number());
-    match version.runtime_name.as_str() {
-        CONTAINERD => version_number >= containerd,
-        "cri-o" => version_number >= crio,
-        _ => false,
     }
 }
 
@@ -353,26 +319,6 @@ mod tests {
         for endpoint in ["unix:///run/c.sock", "/run/c.sock"] {
             let settings = CriSettings::new(endpoint.into());
             assert_eq!(settings.socket(), Path::new("/run/c.sock"));
-        }
-    }
-
-    #[test]
-    fn the_version_says_whether_a_stop_signal_is_sent() {
-        for (name, version, expected) in [
-            ("containerd", "1.6.20~ds1", false),
-            ("containerd", "v2.0.5", false),
-            ("containerd", "v2.1.0-beta.1", true),
-            ("containerd", "2.4.2", true),
-            ("cri-o", "1.32.1", false),
-            ("cri-o", "1.33.0", true),
-            ("other", "9.9", false),
-        ] {
-            let version = VersionResponse {
-                runtime_name: name.to_owned(),
-                runtime_version: version.to_owned(),
-                ..VersionResponse::default()
-            };
-            assert_eq!(has_stop_signal(&version), expected, "{version:?}");
         }
     }
 }

@@ -234,7 +234,7 @@ impl CriRuntime {
 impl Runtime for CriRuntime {
     fn features(&self) -> Features {
         Features {
-            version: self.inner.version.clone(),
+            version: self.version(),
             sandboxes: true,
             commands: true,
             files: true,
@@ -244,6 +244,10 @@ impl Runtime for CriRuntime {
             cpu_sets: true,
             devices: true,
         }
+    }
+
+    fn version(&self) -> String {
+        self.inner.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn fields(&self) -> Column {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::CallError;
@@ -26,6 +27,9 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// A subscription has reached the runtime after this. Its call returns with its first event only: until then, lists
 /// find what ended between the latest list and the subscription.
 const SUBSCRIBED: Duration = Duration::from_secs(5);
+
+/// How often the runtime is asked what it is, though it seems to be the same all the time.
+const RUNTIME_CHECK: Duration = Duration::from_mins(5);
 
 /// The wait before a stream of events begins again.
 const RESUBSCRIBE: Duration = Duration::from_millis(500);
@@ -56,6 +60,7 @@ async fn subscribe(inner: &Inner, is_containerd: bool, has_events: &AtomicBool) 
             container_events(inner, has_events).await
         };
         has_events.store(false, Ordering::Relaxed);
+        inner.may_be_another.store(true, Ordering::Relaxed);
         inner.relist_soon.notify_one();
         match ended {
             Err(error @ CallError::Unimplemented { .. }) => {
@@ -110,18 +115,40 @@ async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), 
 
 /// Lists everything, again and again.
 async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
+    let mut read_at = Instant::now();
     loop {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
         let interval = if is_blind { RELIST_BLIND } else { RELIST };
         let trouble = match listed {
-            Ok(()) => inner.condition().await,
-            Err(error) => Some(error.to_string()),
+            Ok(()) => {
+                read_runtime(inner, &mut read_at).await;
+                inner.condition().await
+            }
+            Err(error) => {
+                inner.may_be_another.store(true, Ordering::Relaxed);
+                Some(error.to_string())
+            }
         };
         inner.set_trouble(trouble);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = inner.relist_soon.notified() => tokio::time::sleep(SETTLED).await,
+        }
+    }
+}
+
+/// Asks the runtime again what it is, if it may have been upgraded or started with another configuration.
+async fn read_runtime(inner: &Inner, read_at: &mut Instant) {
+    let was_away = inner.may_be_another.swap(false, Ordering::Relaxed);
+    if !was_away && read_at.elapsed() < RUNTIME_CHECK {
+        return;
+    }
+    match inner.read_runtime().await {
+        Ok(()) => *read_at = Instant::now(),
+        Err(error) => {
+            tracing::debug!(%error, "the runtime does not say what it is");
+            inner.may_be_another.store(true, Ordering::Relaxed);
         }
     }
 }

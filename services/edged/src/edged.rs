@@ -186,7 +186,7 @@ impl Edged {
             let (devices, static_files) = (devices.clone(), static_files.clone());
             let storage = storage_bytes(&dir).unwrap_or(0);
             move || {
-                let version = runtime.features().version.clone();
+                let version = runtime.version();
                 let pods_max = settings.pods_max;
                 let facts = NodeFacts::gather(node.clone(), node_address, pods_max, version);
                 let reserved = settings.kept_from_pods(storage);

@@ -60,6 +60,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// What this runtime can do. It does not change while the runtime is open.
     fn features(&self) -> Features;
 
+    /// Its name and version as they are now: an upgrade changes them while it is open. By default they stay.
+    fn version(&self) -> String {
+        self.features().version
+    }
+
     /// The fields of a pod that this runtime honours: its column of the table.
     fn fields(&self) -> Column;
 
@@ -260,7 +265,7 @@ pub trait Runtime: Send + Sync + 'static {
 /// What a runtime can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Name and version, as the Node object reports them: `process://0.1.0`.
+    /// Name and version when the runtime was opened, in the form of the Node object: `process://0.1.0`.
     pub version: String,
     /// Pods have sandboxes, which are opened and closed. Without them a pod is always ready for
     /// its containers.

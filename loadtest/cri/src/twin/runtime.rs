@@ -31,7 +31,7 @@ impl RuntimeService for Services {
                 Ok(VersionResponse {
                     version: "0.1.0".to_owned(),
                     runtime_name: "containerd".to_owned(),
-                    runtime_version: "1.6.20-twin".to_owned(),
+                    runtime_version: self.0.state().version(),
                     runtime_api_version: "v1".to_owned(),
                 })
             })
@@ -48,7 +48,8 @@ impl RuntimeService for Services {
                 };
                 let conditions = vec![good("RuntimeReady"), good("NetworkReady")];
                 let status = Some(RuntimeStatus { conditions });
-                Ok(StatusResponse { status, ..StatusResponse::default() })
+                let runtime_handlers = self.0.state().handlers();
+                Ok(StatusResponse { status, runtime_handlers, ..StatusResponse::default() })
             })
             .await
     }

@@ -9,12 +9,15 @@ use headwater_cri::proto::{
     Container, ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState,
     ContainerStatus, Image, ImageSpec, LinuxPodSandboxStatus, Namespace, PodSandbox,
     PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, PodSandboxNetworkStatus,
-    PodSandboxState, PodSandboxStatus,
+    PodSandboxState, PodSandboxStatus, RuntimeHandler, RuntimeHandlerFeatures,
 };
 use tonic::Status;
 
 use super::Oom;
 use super::life::Life;
+
+/// The version at the start.
+const VERSION: &str = "1.6.20-twin";
 
 /// The exit code of a container whose program could not be started.
 const START_ERROR_CODE: i32 = 128;
@@ -72,6 +75,10 @@ pub(super) struct State {
     lives: BTreeMap<String, Life>,
     starts: BTreeMap<String, u64>,
     has_cri_events: bool,
+    /// Its version, if it is not that of the start.
+    version: Option<String>,
+    /// The handlers that it names, each with user namespaces.
+    handlers: Vec<String>,
     ids: u64,
 }
 
@@ -84,6 +91,22 @@ pub(super) enum Start {
 }
 
 impl State {
+    pub(super) fn upgrade(&mut self, version: &str, handlers: &[&str]) {
+        self.version = Some(version.to_owned());
+        self.handlers = handlers.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    pub(super) fn version(&self) -> String {
+        self.version.clone().unwrap_or_else(|| VERSION.to_owned())
+    }
+
+    pub(super) fn handlers(&self) -> Vec<RuntimeHandler> {
+        let features =
+            RuntimeHandlerFeatures { recursive_read_only_mounts: false, user_namespaces: true };
+        let of = |name: &String| RuntimeHandler { name: name.clone(), features: Some(features) };
+        self.handlers.iter().map(of).collect()
+    }
+
     pub(super) fn set_pull(&mut self, image: &str, outcome: PullOutcome) {
         self.pulls.insert(image.to_owned(), outcome);
     }

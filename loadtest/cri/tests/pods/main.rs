@@ -27,3 +27,4 @@ mod resize;
 mod restarts;
 mod strays;
 mod subpaths;
+mod upgrade;

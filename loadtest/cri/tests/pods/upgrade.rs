@@ -1,0 +1,41 @@
+//! A runtime that comes back as another one.
+
+use std::time::Duration;
+
+use headwater_cri_lab::{Containerd, Restart, Twin};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, until};
+
+/// Waits until the latest Node has this version of the runtime, and returns the handlers that it states.
+async fn handlers(bench: &Bench, version: &str) -> Value {
+    let stated = || async {
+        let operations = bench.edge.operations();
+        let node = operations.iter().rev().find(|it| it.resource == "null/node/gw-1")?;
+        let node: Value = serde_json::from_slice(&node.content).expect("JSON");
+        let status = &node["status"];
+        let is_same = status["nodeInfo"]["containerRuntimeVersion"] == version;
+        is_same.then(|| status["runtimeHandlers"].clone())
+    };
+    until(stated).await.unwrap_or_else(|| panic!("the node does not state {version}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_states_the_version_and_the_handlers_of_a_runtime_that_was_upgraded() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let mut twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let mut bench = Bench::new(twin.socket());
+    bench.settings.node_check = Duration::from_millis(50);
+    let edged = bench.edged().await;
+    assert_eq!(handlers(&bench, "containerd://1.6.20-twin").await, Value::Null);
+    twin.stop().await;
+    twin.upgrade("2.4.2-twin", &["", "runc"]);
+    twin.restart(Restart::Kept).await.expect("it serves again");
+    let features = json!({"recursiveReadOnlyMounts": false, "userNamespaces": true});
+    let stated = ["", "runc"].map(|name| json!({"name": name, "features": features}));
+    assert_eq!(handlers(&bench, "containerd://2.4.2-twin").await, json!(stated));
+    edged.stop().await;
+}
