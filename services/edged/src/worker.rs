@@ -13,6 +13,7 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
+//! | `active_time` | how long the pod has been active (pure) |
 //! | `places` | the places of pods that are started or taken down at the same time |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `restart` | the restart of all containers of the pod |
@@ -45,6 +46,7 @@ use crate::event::Severity;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
 
+mod active_time;
 mod container_tracker;
 mod crash_loop;
 mod dependencies;
@@ -73,6 +75,7 @@ mod token_tracker;
 mod unverified_tls;
 mod warnings;
 
+use active_time::ActiveTime;
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, PendingResize, WorkerDependencies};
@@ -129,6 +132,8 @@ pub(crate) struct Worker {
     /// The time at which a step that failed is tried again.
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
+    /// How long the pod has been active.
+    active: ActiveTime,
     ended: Option<Outcome>,
     /// The changes of its resources.
     resizing: Resizing,
@@ -185,6 +190,11 @@ impl Worker {
         // An earlier worker may have removed the containers from which it was derived, all or some.
         let is_final = status.as_ref().is_some_and(status::is_last);
         let reported = status.as_ref().and_then(|status| CompressedObject::encode(status).ok());
+        let reported_start = status.as_ref().and_then(|status| status.start_time.as_ref());
+        // The record may have been recovered since.
+        let seen_at = reported_start.map_or(record.seen_at, |start| start.0.min(record.seen_at));
+        let record = PodRecord { seen_at, ..record };
+        let active = ActiveTime::begin(record.seen_at, Timestamp::now(), Instant::now());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
         let failure = assignment.failure.clone();
@@ -212,6 +222,7 @@ impl Worker {
             warnings: Warnings::default(),
             retry_at: None,
             end_since: None,
+            active,
             // A pod that is not admitted has failed before anything of it runs.
             ended: failure.as_ref().map(|_| Outcome::Failed).or(reported_end),
             resizing: Resizing::of_status(status.as_ref()),
@@ -259,8 +270,8 @@ impl Worker {
             let state = self.observe(&pod).await;
             self.assign_cpus(&pod).await;
             self.assign_devices(&pod).await;
-            let (now, time) = (Instant::now(), Timestamp::now());
-            let fate = self.fate(&pod, &state, now, time);
+            let now = Instant::now();
+            let fate = self.fate(&pod, &state, now);
             if fate == Fate::Run {
                 self.keep_record().await;
                 self.request_tokens(now);
@@ -292,7 +303,7 @@ impl Worker {
             let setup_at = self.setup.as_ref().map(|setup| setup.retry_at()).filter(|at| *at > now);
             let tokens_at = self.tokens.as_ref().and_then(|tokens| tokens.next_at());
             let tokens_at = tokens_at.filter(|at| *at > now);
-            let active_for = self.active_for(&pod, time).filter(|_| fate == Fate::Run);
+            let active_for = self.active_for(&pod, now).filter(|_| fate == Fate::Run);
             let active_until = active_for.and_then(|left| now.checked_add(left));
             let unpublish_at = self.next_unpublish().filter(|at| *at > now);
             let republish_at = self.next_republish().filter(|at| *at > now);

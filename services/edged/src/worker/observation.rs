@@ -299,13 +299,7 @@ impl Worker {
     }
 
     /// The pod's goal.
-    pub(super) fn fate(
-        &mut self,
-        pod: &Pod,
-        state: &PodState,
-        now: Instant,
-        time: Timestamp,
-    ) -> Fate {
+    pub(super) fn fate(&mut self, pod: &Pod, state: &PodState, now: Instant) -> Fate {
         if let Some(deadline) = self.assignment.shutdown {
             return Fate::End { deadline, then: FinalStep::Leave };
         }
@@ -314,14 +308,14 @@ impl Worker {
         } else if pod::is_deleting(pod) {
             FinalStep::AskDelete
         } else {
-            return self.run_or_fail(pod, state, now, time);
+            return self.run_or_fail(pod, state, now);
         };
         let since = *self.end_since.get_or_insert(now);
         Fate::End { deadline: since + pod::grace(pod), then }
     }
 
     /// The goal of a pod that should run, unless it has been active for too long.
-    fn run_or_fail(&mut self, pod: &Pod, state: &PodState, now: Instant, time: Timestamp) -> Fate {
+    fn run_or_fail(&mut self, pod: &Pod, state: &PodState, now: Instant) -> Fate {
         if let Some((reason, deadline)) = self.failing {
             return Fate::Fail { reason, deadline };
         }
@@ -338,7 +332,7 @@ impl Worker {
         if self.ended.is_none() {
             self.ended = plan::outcome(pod, &self.container_facts(pod, state, now));
         }
-        if self.ended.is_some() || self.active_for(pod, time) != Some(Duration::ZERO) {
+        if self.ended.is_some() || self.active_for(pod, now) != Some(Duration::ZERO) {
             return Fate::Run;
         }
         let (reason, deadline) = (FailReason::DeadlineExceeded, now + pod::grace(pod));
@@ -348,10 +342,9 @@ impl Worker {
     }
 
     /// The time that the pod may still be active, if it has a deadline and has not ended.
-    pub(super) fn active_for(&self, pod: &Pod, time: Timestamp) -> Option<Duration> {
+    pub(super) fn active_for(&self, pod: &Pod, now: Instant) -> Option<Duration> {
         let limit = pod::active_deadline(pod).filter(|_| self.ended.is_none())?;
-        let active = time.duration_since(self.record.seen_at);
-        Some(limit.saturating_sub(Duration::try_from(active).unwrap_or_default()))
+        Some(limit.saturating_sub(self.active.at(now)))
     }
 }
 
