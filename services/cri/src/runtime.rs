@@ -35,7 +35,9 @@ use crate::proto::{
     CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
 };
-use crate::spec::{HostMachine, admit, check, pod_resources, runtime_handler, sandbox_config};
+use crate::spec::{
+    HostMachine, admit, allow, check, pod_resources, runtime_handler, sandbox_config,
+};
 use history::LatestRuns;
 
 /// The longest output of a command: a probe's message quotes its beginning.
@@ -276,6 +278,10 @@ impl Runtime for CriRuntime {
 
     fn admit(&self, pod: &Pod) -> Result<(), Rejection> {
         admit(pod, &self.inner.node())
+    }
+
+    fn allow(&self, pod: &Pod, container: &Container, volumes: &[Volume]) -> Result<(), Rejection> {
+        allow(pod, container, volumes, self.inner.node().forbidden)
     }
 
     fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {

@@ -46,7 +46,7 @@ mod user;
 use headwater_edged::container::WaitReason;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
 
-pub use admission::admit;
+pub use admission::{admit, allow};
 pub use cgroup::{CGROUP_ROOT, CgroupDriver, cgroup_parent};
 pub use check::check;
 pub use container::{ContainerRequest, HostMount, ImageFacts, container_config};

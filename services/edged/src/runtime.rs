@@ -79,6 +79,16 @@ pub trait Runtime: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Checks whether what the node forbids lets a container run on, beside the volumes of its pod: the node may have become
+    /// stricter since it was started. A pod that is refused ends and fails for good. By default nothing is forbidden.
+    ///
+    /// # Errors
+    /// Why the pod fails.
+    fn allow(&self, pod: &Pod, container: &Container, volumes: &[Volume]) -> Result<(), Rejection> {
+        let _ = (pod, container, volumes);
+        Ok(())
+    }
+
     /// Checks whether the runtime can run this container at all. By default it can.
     ///
     /// # Errors

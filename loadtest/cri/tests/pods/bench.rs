@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cri::CriSettings;
+use headwater_cri::spec::Forbidden;
 use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_devices::DevicePlugins;
 use headwater_edged::runtime::LogQuery;
@@ -42,6 +43,8 @@ pub(crate) struct Bench {
     pub(crate) cluster_dns: Vec<IpAddr>,
     /// The folder of device plugins, if any can register.
     pub(crate) device_plugin_dir: Option<PathBuf>,
+    /// What the node forbids its pods.
+    pub(crate) forbidden: Forbidden,
     socket: PathBuf,
 }
 
@@ -59,8 +62,17 @@ impl Bench {
         };
         let (boot_id, cgroup_root) = (String::new(), String::new());
         let (socket, cluster_dns) = (socket.to_owned(), Vec::new());
-        let device_plugin_dir = None;
-        Self { dir, edge, settings, boot_id, cgroup_root, cluster_dns, device_plugin_dir, socket }
+        Self {
+            dir,
+            edge,
+            settings,
+            boot_id,
+            cgroup_root,
+            cluster_dns,
+            device_plugin_dir: None,
+            forbidden: Forbidden::default(),
+            socket,
+        }
     }
 
     /// Where the pod worker keeps its things.
@@ -82,6 +94,7 @@ impl Bench {
         let mut cri = CriSettings::new(self.socket.clone());
         cri.cluster_dns.clone_from(&self.cluster_dns);
         cri.has_device_plugins = self.device_plugin_dir.is_some();
+        cri.forbidden = self.forbidden;
         if !self.boot_id.is_empty() {
             cri.boot_id.clone_from(&self.boot_id);
         }

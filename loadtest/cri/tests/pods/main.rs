@@ -21,6 +21,7 @@ mod faults;
 mod life;
 mod logs;
 mod loss;
+mod policy;
 mod pulls;
 mod reboot;
 mod resize;

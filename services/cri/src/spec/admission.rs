@@ -1,10 +1,12 @@
-//! Why a node does not admit a pod: where a kubelet fails it, and does not let it wait.
+//! Why a node does not admit a pod, where a kubelet fails it and does not let it wait; and why it lets none run on.
 
+use headwater_edged::container::WaitReason;
+use headwater_edged::container::volume::Volume;
 use headwater_edged::pod::every_container;
 use headwater_edged::runtime::Rejection;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
-use super::{NodeFacts, profiles, sysctls};
+use super::{Forbidden, NodeFacts, profiles, refused, sysctls};
 
 /// The operating system of the node, as a pod names it.
 const OS: &str = "linux";
@@ -33,4 +35,21 @@ pub fn admit(pod: &Pod, node: &NodeFacts) -> Result<(), Rejection> {
         }),
         None => Ok(()),
     }
+}
+
+/// Lets a pod run on with this container and these volumes, or says why it fails for good: with the words with which the node
+/// lets a pod wait of which nothing runs.
+///
+/// # Errors
+/// The node forbids it.
+pub fn allow(
+    pod: &Pod,
+    container: &Container,
+    volumes: &[Volume],
+    forbidden: Forbidden,
+) -> Result<(), Rejection> {
+    let of_volumes = || volumes.iter().find_map(|volume| forbidden.volume_refusal(volume));
+    let Some(why) = forbidden.refusal(pod, container).or_else(of_volumes) else { return Ok(()) };
+    let WaitReason { reason, message } = refused(why);
+    Err(Rejection { reason, message })
 }

@@ -1,6 +1,7 @@
 //! The first half of a worker's round: it resolves what the pod needs, observes the runtime, and
 //! turns both into the facts of a plan.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -332,6 +333,15 @@ impl Worker {
         if self.ended.is_none() {
             self.ended = plan::outcome(pod, &self.container_facts(pod, state, now));
         }
+        if self.ended.is_none()
+            && let Some(Rejection { reason, message }) = self.forbidden(pod, state)
+        {
+            tracing::warn!(pod = %self.record.key, reason, message, "a pod is forbidden, and ends");
+            self.rejection = Some(message.into());
+            let (reason, deadline) = (FailReason::Rejected(reason), now + pod::grace(pod));
+            self.failing = Some((reason, deadline));
+            return Fate::Fail { reason, deadline };
+        }
         if self.ended.is_some() || self.active_for(pod, now) != Some(Duration::ZERO) {
             return Fate::Run;
         }
@@ -339,6 +349,20 @@ impl Worker {
         tracing::info!(pod = %self.record.key, "a pod has reached its active deadline");
         self.failing = Some((reason, deadline));
         Fate::Fail { reason, deadline }
+    }
+
+    /// Why a pod that has begun may not go on, if the node forbids what it is. A pod of which nothing was begun waits.
+    /// An ephemeral container that was refused never runs, and nothing takes it from its pod again: it counts while it runs.
+    fn forbidden(&self, pod: &Pod, state: &PodState) -> Option<Rejection> {
+        let runs = |name: &str| state.containers.get(name).is_some_and(RunHistory::is_running);
+        let is_ready = state.sandbox == SandboxState::Ready;
+        if !is_ready && !state.containers.values().any(RunHistory::is_running) {
+            return None;
+        }
+        let lasting = pod::all_containers(pod).map(Cow::Borrowed);
+        let ephemeral = pod::ephemeral_containers(pod).filter(|it| runs(&it.name)).map(Cow::Owned);
+        let mut all = lasting.chain(ephemeral);
+        all.find_map(|it| self.shared.runtime.allow(pod, &it, &self.volumes).err())
     }
 
     /// The time that the pod may still be active, if it has a deadline and has not ended.

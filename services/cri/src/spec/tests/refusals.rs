@@ -1,5 +1,6 @@
 //! What the runtime or the machine cannot keep.
 
+use headwater_edged::container::volume::{Volume, VolumeContent};
 use headwater_edged::pod::ephemeral_containers;
 
 use super::*;
@@ -201,6 +202,31 @@ fn a_forbidden_ephemeral_container_is_refused_without_its_pod() {
     let debug = ephemeral_containers(&pod).next().expect("a container");
     let refused = check(&pod, &debug, &FakeMachine::default(), &strict).map_err(message);
     assert_eq!(refused, Err("securityContext.privileged: the node forbids it".to_owned()));
+}
+
+#[test]
+fn a_pod_does_not_run_on_with_what_the_node_forbids() {
+    let path = VolumeContent::Host { path: "/etc".to_owned(), kind: String::new() };
+    let volumes = [Volume { name: "claim".to_owned(), content: path, is_secret: false }];
+    let of_host = pod(json!({"hostPID": true}), json!({}));
+    for (word, volumes, message) in [
+        ("", &volumes[..], None),
+        ("hostNetwork", &volumes[..], None),
+        ("hostPath", &[], None),
+        ("hostPID", &[], Some("spec.hostPID: the node forbids it")),
+        (
+            "hostPath",
+            &volumes[..],
+            Some("volume \"claim\" is a path of the host: the node forbids it"),
+        ),
+    ] {
+        let forbidden: Forbidden = word.parse().expect("a word");
+        let container = all_containers(&of_host).next().expect("a container");
+        let found = allow(&of_host, container, volumes, forbidden).err();
+        let found = found.as_ref().map(|why| (why.reason, why.message.as_str()));
+        let expected = message.map(|message| ("CreateContainerConfigError", message));
+        assert_eq!(found, expected, "{word}");
+    }
 }
 
 #[test]
