@@ -7,6 +7,7 @@
 //! | `data_folder` | the folder of its data, kept or not |
 //! | `process` | a process that ends with the process that started it |
 //! | `output` | the end of a long output |
+//! | `time_limit` | commands and lines that are waited for no longer than a time limit |
 //! | `ports` | free ports of loopback |
 //! | `cache` | the folder that keeps what every clone and every process shares |
 //! | `programs` | programs that are installed on the machine |
@@ -26,6 +27,7 @@ mod output;
 mod ports;
 mod process;
 mod programs;
+mod time_limit;
 
 pub use cache::{CacheFolder, CacheLock};
 pub use daemon::{Daemon, Readiness};
@@ -37,3 +39,4 @@ pub use output::tail;
 pub use ports::free_ports;
 pub use process::{Process, run};
 pub use programs::{find_program, search_path};
+pub use time_limit::{OutputLines, output_within};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
@@ -126,6 +127,18 @@ impl Running {
         let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         let _ = following.wait();
         assert!(found, "{args:?} ended without it");
+    }
+
+    /// Asks its server of metrics and health for `path`; returns the whole answer, if there is one.
+    pub fn http_get(&self, path: &str) -> Option<String> {
+        let address = fs::read_to_string(self.data().join("metrics.addr")).ok()?;
+        let mut stream = TcpStream::connect(address.trim()).ok()?;
+        stream.set_read_timeout(Some(WAIT)).ok()?;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: up\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
     }
 
     /// Asks it something and gives what it printed, if it was done.

@@ -1,13 +1,14 @@
 //! The demo as containers: `up --runtime cri`, two nodes on one real containerd, images from a registry.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::Read as _;
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings, Image};
-use headwater_e2e::running::{Running, headwater, root};
+use headwater_daemon::{OutputLines, output_within};
+use headwater_e2e::running::{Running, WAIT, headwater, root};
 use serde_json::Value;
 
 /// A port of loopback in the network of containerd.
@@ -16,11 +17,16 @@ const REGISTRY_PORT: u16 = 5000;
 /// Pods of the demo: two greeters, two pulses, the letter, and the countdown that ends.
 const PODS: usize = 6;
 
+/// Runs a command to its end, with the time limit of every condition.
+fn output(command: &mut Command) -> Output {
+    output_within(command, WAIT).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
 /// What `ctr` prints, line by line.
 fn ctr(containerd: &Containerd, args: &[&str]) -> Vec<String> {
-    let output = containerd.ctr().args(args).output().expect("ctr starts");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    let listed = output(containerd.ctr().args(args).stdin(Stdio::null()));
+    assert!(listed.status.success(), "{args:?}: {}", String::from_utf8_lossy(&listed.stderr));
+    String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect()
 }
 
 /// The status of the one container of a pod of `app`, for each pod.
@@ -117,7 +123,7 @@ fn person(socket: &str) {
         command
     };
     let exec = |args: &[&str]| {
-        let output = command("exec").args(args).output().expect("headwater starts");
+        let output = output(command("exec").args(args).stdin(Stdio::null()));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (text(&output.stdout), text(&output.stderr), output.status.code())
     };
@@ -133,8 +139,8 @@ fn person(socket: &str) {
     fs::write(&input, "one\ntwo\n").expect("written");
     let mut head = command("exec");
     head.args(["-i", "pod/web", "--", "head", "-n", "2"]);
-    let output = head.stdin(fs::File::open(&input).expect("a file")).output().expect("it starts");
-    assert_eq!(output.stdout, b"one\ntwo\n");
+    let first = output(head.stdin(fs::File::open(&input).expect("a file")));
+    assert_eq!(first.stdout, b"one\ntwo\n");
     // In a terminal of its own: `script` gives one, whose size reaches the container soon after the start.
     let typed = format!(
         "stty cols 77 rows 33; exec {} exec -it --data {} web -- \
@@ -142,21 +148,21 @@ fn person(socket: &str) {
         head.get_program().display(),
         data.display()
     );
-    let output = Command::new("script").args(["-qec", &typed, "/dev/null"]).output();
-    let output = output.expect("script starts");
-    let seen = String::from_utf8_lossy(&output.stdout);
-    assert!(seen.contains("sized") && output.status.code() == Some(3), "{seen}: {output:?}");
+    let mut script = Command::new("script");
+    let shown = output(script.args(["-qec", &typed, "/dev/null"]).stdin(Stdio::null()));
+    let seen = String::from_utf8_lossy(&shown.stdout);
+    assert!(seen.contains("sized") && shown.status.code() == Some(3), "{seen}: {shown:?}");
 
     let mut forward = command("port-forward");
     let mut forward =
         forward.args(["web", ":8080"]).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut lines = BufReader::new(forward.stdout.take().expect("piped")).lines();
-    let line = lines.next().expect("a line").expect("text");
+    let lines = OutputLines::of(forward.stdout.take().expect("piped"));
+    let line = lines.next_within(WAIT).expect("a line");
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
     let served = running.wait_for("the port", |_| {
         let mut served = String::new();
         let mut stream = TcpStream::connect(&address).ok()?;
-        stream.set_read_timeout(Some(headwater_e2e::running::WAIT)).ok()?;
+        stream.set_read_timeout(Some(WAIT)).ok()?;
         stream.read_to_string(&mut served).ok()?;
         Some(served).filter(|served| !served.is_empty())
     });
@@ -176,9 +182,9 @@ fn a_runtime_that_cannot_be_used_is_named_with_what_to_do() {
         let data = folder.path().join("data").display().to_string();
         let demo = root().join("ops/demo").display().to_string();
         let args = ["up", &demo, "--runtime", "cri", "--cri-endpoint", socket, "--data", &data];
-        let output = headwater().args(args).output().expect("headwater starts");
-        assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let refused = output(headwater().args(args).stdin(Stdio::null()));
+        assert!(!refused.status.success());
+        String::from_utf8_lossy(&refused.stderr).into_owned()
     };
     let socket = folder.path().join("none.sock").display().to_string();
     let text = refused(&socket);

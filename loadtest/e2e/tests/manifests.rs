@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use headwater_e2e::running::Running;
+use headwater_e2e::running::{Running, WAIT};
 
 const WEB: &str = "\
 apiVersion: apps/v1
@@ -52,11 +52,7 @@ fn troubles(running: &Running) -> Option<Vec<String>> {
 
 /// The value of a series.
 fn metric(running: &Running, series: &str) -> Option<String> {
-    let address = fs::read_to_string(running.data().join("metrics.addr")).ok()?;
-    let mut stream = TcpStream::connect(address.trim()).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
+    let answer = running.http_get("/metrics")?;
     answer.lines().find_map(|line| Some(line.strip_prefix(series)?.trim().to_owned()))
 }
 
@@ -138,6 +134,7 @@ fn an_emptied_folder_removes_nothing_and_is_followed_when_its_files_are_back() {
 /// Gives a line to the objects socket, and returns its answer.
 fn give(socket: &Path, line: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(WAIT)).ok()?;
     stream.write_all(line.as_bytes()).ok()?;
     stream.shutdown(Shutdown::Write).ok()?;
     let mut answer = String::new();

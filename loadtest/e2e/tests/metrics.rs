@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use headwater_e2e::running::Running;
@@ -69,12 +68,7 @@ fn running_with(args: &[&str]) -> (tempfile::TempDir, Running) {
 
 /// The status line and the body of an answer.
 fn get(running: &Running, path: &str) -> Option<(String, String)> {
-    let address = fs::read_to_string(running.data().join("metrics.addr")).ok()?;
-    let mut stream = TcpStream::connect(address.trim()).ok()?;
-    let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
+    let answer = running.http_get(path)?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     Some((head.lines().next()?.to_owned(), body.to_owned()))
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use headwater_e2e::running::{Running, headwater, root};
+use headwater_e2e::running::{Running, WAIT, headwater, root};
 use headwater_object::host_ports::host_ports_of;
 use serde_json::{Value, json};
 
@@ -344,6 +344,7 @@ fn objects_come_in_as_json_lines() {
     running.wait_for("the socket", |_| UnixStream::connect(&socket).ok().map(|_| ()));
     let send = |lines: &[Value]| {
         let mut stream = UnixStream::connect(&socket).expect("it listens");
+        stream.set_read_timeout(Some(WAIT)).expect("it can be");
         for line in lines {
             writeln!(stream, "{line}").expect("it reads");
         }

@@ -1,15 +1,17 @@
 //! kubectl, through a real API server that proves itself by certificate and speaks SPDY to the node.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::Containerd;
+use headwater_daemon::{OutputLines, output_within};
 use headwater_identity::{Acceptor, TlsFiles, system_clock};
 use headwater_kubelet::Door;
 use headwater_kubelet::access::Access;
@@ -22,6 +24,9 @@ use crate::bench::{DEADLINE, pod, with_bench};
 const BULK_BYTES: usize = 100 << 20;
 const FILE_BYTES: usize = 1 << 20;
 
+/// How long the bulk may take there and back, encrypted in a debug build on two busy cores.
+const BULK_WITHIN: Duration = Duration::from_secs(300);
+
 /// A process that ends with the test.
 struct Running(Child);
 
@@ -32,10 +37,23 @@ impl Drop for Running {
     }
 }
 
+/// kubectl that runs on, and its output.
+fn background(cluster: &ControlPlane, args: &[&str]) -> (Running, OutputLines) {
+    let mut command = kubectl(cluster);
+    let mut child = command.args(args).stdout(Stdio::piped()).spawn().expect("kubectl starts");
+    let lines = OutputLines::of(child.stdout.take().expect("piped"));
+    (Running(child), lines)
+}
+
 fn kubectl(cluster: &ControlPlane) -> Command {
     let mut kubectl = cluster.kubectl();
     kubectl.args(["--namespace", "shop"]);
     kubectl
+}
+
+/// Runs kubectl to its end.
+fn output(command: &mut Command) -> Output {
+    output_within(command, DEADLINE).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 fn text(output: &Output) -> String {
@@ -43,15 +61,10 @@ fn text(output: &Output) -> String {
 }
 
 fn run(cluster: &ControlPlane, args: &[&str]) -> String {
-    let output = kubectl(cluster).args(args).output().expect("kubectl starts");
+    let output = output(kubectl(cluster).args(args));
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "kubectl {args:?}: {words}");
     text(&output)
-}
-
-fn fed(command: &mut Command, input: &Path) -> Output {
-    let input = fs::File::open(input).expect("a file");
-    command.stdin(input).output().expect("kubectl starts")
 }
 
 /// Creates an object, and returns it as the API server has it.
@@ -144,28 +157,24 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     // Logs.
     assert_eq!(run(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
     assert!(run(cluster, &["logs", "web", "--tail=1", "--timestamps"]).contains("Z tick"));
-    let mut follow = Running(
-        kubectl(cluster)
-            .args(["logs", "-f", "web"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kubectl"),
-    );
-    let mut lines = BufReader::new(follow.0.stdout.take().expect("piped")).lines();
-    let first: Vec<_> = lines.by_ref().take(3).map(|line| line.expect("text")).collect();
-    assert_eq!(first, ["hello", "tick", "tick"]);
+    let (_follow, lines) = background(cluster, &["logs", "-f", "web"]);
+    for line in ["hello", "tick", "tick"] {
+        assert_eq!(lines.next_within(DEADLINE).expect("a line"), line);
+    }
 
     // Exec: output, errors, exit code; what goes in comes out, and its end is known.
     let mut exec = kubectl(cluster);
     exec.args(["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
-    let output = exec.output().expect("kubectl starts");
-    assert_eq!((text(&output).as_str(), output.status.code()), ("a\n", Some(4)));
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("b\n"));
+    let done = output(&mut exec);
+    assert_eq!((text(&done).as_str(), done.status.code()), ("a\n", Some(4)));
+    assert!(String::from_utf8_lossy(&done.stderr).starts_with("b\n"));
     let (sent, file) = (bulk(BULK_BYTES), dir.join("bulk"));
     fs::write(&file, &sent).expect("written");
-    let output = fed(kubectl(cluster).args(["exec", "-i", "web", "--", "cat"]), &file);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stdout == sent, "{} of {} bytes", output.stdout.len(), sent.len());
+    let mut cat = kubectl(cluster);
+    cat.args(["exec", "-i", "web", "--", "cat"]).stdin(fs::File::open(&file).expect("a file"));
+    let copied = output_within(&mut cat, BULK_WITHIN).expect("it ends in time");
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    assert!(copied.stdout == sent, "{} of {} bytes", copied.stdout.len(), sent.len());
 
     // Copy, which is exec of tar.
     let (there, back) = (dir.join("there"), dir.join("back"));
@@ -175,22 +184,13 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert!(fs::read(&back).expect("copied") == sent[..FILE_BYTES]);
 
     // Attach: the output of the container's own process.
-    let mut attach = Running(
-        kubectl(cluster).args(["attach", "web"]).stdout(Stdio::piped()).spawn().expect("kubectl"),
-    );
-    let mut lines = BufReader::new(attach.0.stdout.take().expect("piped")).lines();
-    assert_eq!(lines.next().expect("a line").expect("text"), "tick");
+    let (_attach, lines) = background(cluster, &["attach", "web"]);
+    assert_eq!(lines.next_within(DEADLINE).expect("a line"), "tick");
 
     // Port-forward.
-    let mut forward = Running(
-        kubectl(cluster)
-            .args(["port-forward", "web", ":8080", "--address=127.0.0.1"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kubectl"),
-    );
-    let mut lines = BufReader::new(forward.0.stdout.take().expect("piped")).lines();
-    let line = lines.next().expect("a line").expect("text");
+    let forward = ["port-forward", "web", ":8080", "--address=127.0.0.1"];
+    let (_forward, lines) = background(cluster, &forward);
+    let line = lines.next_within(DEADLINE).expect("a line");
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
     let mut served = String::new();
     let mut stream = TcpStream::connect(&address).expect("it listens");
@@ -199,9 +199,8 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(served, "served\n");
 
     // What a node refuses reaches a person.
-    let refused = kubectl(cluster).args(["logs", "web", "-c", "none"]).output().expect("kubectl");
+    let refused = output(kubectl(cluster).args(["logs", "web", "-c", "none"]));
     assert!(!refused.status.success());
-    let refused = kubectl(cluster).args(["exec", "web", "--", "no-such-program"]).output();
-    let refused = refused.expect("kubectl starts");
+    let refused = output(kubectl(cluster).args(["exec", "web", "--", "no-such-program"]));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-program"));
 }

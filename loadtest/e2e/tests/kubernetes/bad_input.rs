@@ -11,7 +11,7 @@ use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_e2e::running::{Running, headwater};
 use tempfile::TempDir;
 
-use crate::world::{health, stderr_of};
+use crate::world::stderr_of;
 
 /// The exit status of wrong usage, and of any other failure.
 const USAGE: i32 = 2;
@@ -182,6 +182,6 @@ fn a_server_that_is_away_is_waited_for_and_named() {
     running.wait_for("the server in status", |running| {
         running.text(&["status"]).filter(|status| status.contains(&server))
     });
-    let answer = health(&running, "/readyz").expect("an answer");
+    let answer = running.http_get("/readyz").expect("an answer");
     assert!(answer.contains(" 500 ") && answer.contains(&server), "{answer}");
 }

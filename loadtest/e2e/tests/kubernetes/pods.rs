@@ -7,7 +7,7 @@ use headwater_e2e::running::{Running, headwater};
 use serde_json::{Value, json};
 
 use crate::world::{
-    USER, create, deployed, deployed_as, health, kubectl, node, pod, pod_with_token, words,
+    USER, create, deployed, deployed_as, kubectl, node, pod, pod_with_token, words,
 };
 
 /// Where the API server mounts the volume that it adds.
@@ -83,7 +83,7 @@ fn a_pod_that_kubectl_creates_runs_on_an_edge_of_up() {
     let uid = kubectl(&cluster, &["get", "pod", "web", "-o", "jsonpath={.metadata.uid}"]);
     assert_eq!(pods[0]["metadata"]["uid"], uid.as_str());
     assert_eq!(pods[0]["spec"]["nodeName"], "gw-1");
-    assert!(health(&running, "/readyz").is_some_and(|answer| answer.contains(" 200 ")));
+    assert!(running.http_get("/readyz").is_some_and(|answer| answer.contains(" 200 ")));
 
     // A change and a deletion arrive as well.
     create(&cluster, &pod("second", "gw-1"));
@@ -138,7 +138,7 @@ fn a_right_that_is_missing_is_named_by_status_readyz_and_doctor() {
     });
     // The rest goes on: it is ready.
     running.wait_for("readiness", |running| {
-        let answer = health(running, "/readyz?verbose")?;
+        let answer = running.http_get("/readyz?verbose")?;
         (answer.contains(" 200 ") && answer.contains(named)).then_some(())
     });
     let checks = doctor(&kubeconfig, &[]);

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::{
@@ -13,7 +12,9 @@ use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::{Value, json};
 
-use crate::world::{USER, create, deployed, kubectl, node, without_controllers};
+use crate::world::{
+    USER, create, deployed, input, kubectl, node, output, stderr_of, without_controllers,
+};
 
 const NODE: &str = "gw-1";
 const DRIVER: &str = "disk.example.com";
@@ -83,11 +84,9 @@ fn attach(cluster: &ControlPlane, mut attachment: Value) {
     let name = attachment["metadata"]["name"].as_str().expect("a name").to_owned();
     let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}/status");
     let mut command = cluster.kubectl();
-    command.args(["replace", "--raw", &path, "-f", "-"]).stdin(Stdio::piped());
-    let mut child = command.stdout(Stdio::null()).spawn().expect("kubectl starts");
-    let input = child.stdin.take().expect("piped");
-    serde_json::to_writer(input, &attachment).expect("written");
-    assert!(child.wait().expect("it ends").success());
+    command.args(["replace", "--raw", &path, "-f", "-"]).stdin(input(&attachment));
+    let replaced = output(&mut command);
+    assert!(replaced.status.success(), "{}", stderr_of(&replaced));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,19 +2,21 @@
 //! a connection that the edge makes. Control plane, program and containers share one network.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Lines, Read as _};
+use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
-use headwater_e2e::running::{Running, headwater};
+use headwater_daemon::OutputLines;
+use headwater_e2e::running::{Running, WAIT, headwater};
 use serde_json::{Value, json};
 
 use crate::world::{
-    create, deployed, free_port, kubectl, kubelet_table, node, stderr_of, without_controllers,
+    create, deployed, free_port, kubectl, kubectl_output, kubelet_table, node, output, stderr_of,
+    without_controllers,
 };
 
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
@@ -32,19 +34,16 @@ impl Drop for Background {
 }
 
 /// kubectl that runs on, and its output.
-fn background(
-    cluster: &ControlPlane,
-    args: &[&str],
-) -> (Background, Lines<BufReader<ChildStdout>>) {
+fn background(cluster: &ControlPlane, args: &[&str]) -> (Background, OutputLines) {
     let mut command = cluster.kubectl();
     command.args(args);
     started(command)
 }
 
 /// A command that runs on, and its output.
-fn started(mut command: Command) -> (Background, Lines<BufReader<ChildStdout>>) {
+fn started(mut command: Command) -> (Background, OutputLines) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let lines = OutputLines::of(child.stdout.take().expect("piped"));
     (Background(child), lines)
 }
 
@@ -61,10 +60,6 @@ fn through(hub: &str, certificates: &Path, verb: &str, args: &[&str]) -> Command
     }
     command.args(args);
     command
-}
-
-fn tried(cluster: &ControlPlane, args: &[&str]) -> Output {
-    cluster.kubectl().args(args).output().expect("kubectl starts")
 }
 
 /// Bytes that repeat late.
@@ -121,7 +116,10 @@ fn through_the_hub(runtime: &Path) {
         (is_hubs && *port_of == json!(port)).then_some(())
     });
     running.wait_for("the account of pods", |_| {
-        tried(&cluster, &["get", "serviceaccount", "default"]).status.success().then_some(())
+        kubectl_output(&cluster, &["get", "serviceaccount", "default"])
+            .status
+            .success()
+            .then_some(())
     });
     let script = "echo hello; (while :; do echo served | nc -l -p 8080; done) & \
                   trap 'exit 0' TERM; while :; do echo tick; sleep 1; done";
@@ -148,26 +146,26 @@ fn through_the_hub(runtime: &Path) {
     own_verbs(&hub, &certificates);
 
     // What the node refuses reaches a person, and so does an unknown pod of the hub.
-    let refused = tried(&cluster, &["exec", "web", "--", "no-such-program"]);
+    let refused = kubectl_output(&cluster, &["exec", "web", "--", "no-such-program"]);
     assert!(stderr_of(&refused).contains("no-such-program"), "{}", stderr_of(&refused));
 
     // Offline: the answer names the last contact.
     assert!(running.ask(&["link", "cut", "gw-1"]).status.success());
     let words = running.wait_for("the end of the session", |_| {
-        let output = tried(&cluster, &["exec", "web", "--", "true"]);
+        let output = kubectl_output(&cluster, &["exec", "web", "--", "true"]);
         (!output.status.success()).then(|| stderr_of(&output))
     });
     let args = ["web", "-c", "main", "--", "true"];
-    let ours = through(&hub, &certificates, "exec", &args).output().expect("it starts");
+    let ours = output(&mut through(&hub, &certificates, "exec", &args));
     assert_eq!(ours.status.code(), Some(1));
     assert!(stderr_of(&ours).contains("heard it last at 20"), "{}", stderr_of(&ours));
-    let log = tried(&cluster, &["logs", "web", "--tail=1"]);
+    let log = kubectl_output(&cluster, &["logs", "web", "--tail=1"]);
     assert!(stderr_of(&log).contains("ServiceUnavailable"), "{}", stderr_of(&log));
     assert!(words.contains("node gw-1 is not connected to the cloud"), "{words}");
     assert!(words.contains("heard it last at 20"), "{words}");
     assert!(running.ask(&["link", "restore", "gw-1"]).status.success());
     running.wait_for("the log again", |_| {
-        tried(&cluster, &["logs", "web", "--tail=1"]).status.success().then_some(())
+        kubectl_output(&cluster, &["logs", "web", "--tail=1"]).status.success().then_some(())
     });
 }
 
@@ -175,20 +173,22 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     // Logs.
     assert_eq!(kubectl(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
     let (_follow, lines) = background(cluster, &["logs", "-f", "web"]);
-    let first: Vec<_> = lines.take(3).map(|line| line.expect("text")).collect();
-    assert_eq!(first, ["hello", "tick", "tick"]);
+    for line in ["hello", "tick", "tick"] {
+        assert_eq!(lines.next_within(WAIT).expect("a line"), line);
+    }
 
     // Exec: output, errors, exit code; what goes in comes out, and its end is known.
-    let output = tried(cluster, &["exec", "web", "--", "sh", "-c", "echo a; echo b >&2; exit 4"]);
-    assert_eq!((&*output.stdout, output.status.code()), (&b"a\n"[..], Some(4)));
-    assert!(stderr_of(&output).starts_with("b\n"), "{}", stderr_of(&output));
+    let script = "echo a; echo b >&2; exit 4";
+    let run = kubectl_output(cluster, &["exec", "web", "--", "sh", "-c", script]);
+    assert_eq!((&*run.stdout, run.status.code()), (&b"a\n"[..], Some(4)));
+    assert!(stderr_of(&run).starts_with("b\n"), "{}", stderr_of(&run));
     let (sent, file) = (bulk(BULK_BYTES), dir.join("bulk"));
     fs::write(&file, &sent).expect("written");
     let mut cat: Command = cluster.kubectl();
     cat.args(["exec", "-i", "web", "--", "cat"]).stdin(fs::File::open(&file).expect("a file"));
-    let output = cat.output().expect("kubectl starts");
-    assert!(output.status.success(), "{}", stderr_of(&output));
-    assert!(output.stdout == sent, "{} of {} bytes", output.stdout.len(), sent.len());
+    let copied = output(&mut cat);
+    assert!(copied.status.success(), "{}", stderr_of(&copied));
+    assert!(copied.stdout == sent, "{} of {} bytes", copied.stdout.len(), sent.len());
 
     // Copy, which is exec of tar.
     let (there, back) = (dir.join("there"), dir.join("back"));
@@ -198,42 +198,41 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert!(fs::read(&back).expect("copied") == sent[..FILE_BYTES]);
 
     // Attach: the output of the container's own process.
-    let (_attach, mut lines) = background(cluster, &["attach", "web"]);
-    assert_eq!(lines.next().expect("a line").expect("text"), "tick");
+    let (_attach, lines) = background(cluster, &["attach", "web"]);
+    assert_eq!(lines.next_within(WAIT).expect("a line"), "tick");
 
     // Port-forward.
     let forward = ["port-forward", "web", ":8080", "--address=127.0.0.1"];
     let (_forward, lines) = background(cluster, &forward);
-    assert_eq!(served(lines), "served\n");
+    assert_eq!(served(&lines), "served\n");
 }
 
 /// What the pod says on the port that a `port-forward` names.
-fn served(mut lines: Lines<BufReader<ChildStdout>>) -> String {
-    let line = lines.next().expect("a line").expect("text");
+fn served(lines: &OutputLines) -> String {
+    let line = lines.next_within(WAIT).expect("a line");
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
     let mut served = String::new();
     let mut stream = TcpStream::connect(&address).expect("it listens");
-    stream.set_read_timeout(Some(headwater_e2e::running::WAIT)).expect("it can be");
+    stream.set_read_timeout(Some(WAIT)).expect("it can be");
     stream.read_to_string(&mut served).expect("text");
     served
 }
 
 fn own_verbs(hub: &str, certificates: &Path) {
-    let output =
-        |verb, args: &[&str]| through(hub, certificates, verb, args).output().expect("it starts");
+    let asked = |verb, args: &[&str]| output(&mut through(hub, certificates, verb, args));
     let stdout = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let args = ["web", "-c", "main", "--", "sh", "-c", "echo a; echo b >&2; exit 4"];
-    let run = output("exec", &args);
+    let run = asked("exec", &args);
     assert_eq!((stdout(&run).as_str(), run.status.code()), ("a\n", Some(4)));
     assert_eq!(stderr_of(&run), "b\n");
-    let log = output("logs", &["web", "-c", "main"]);
+    let log = asked("logs", &["web", "-c", "main"]);
     assert!(stdout(&log).starts_with("hello\ntick\n"), "{log:?}");
     // The hub lists the pods of a node, so the container is known.
-    let log = output("logs", &["pod/web", "--node", "gw-1", "--tail", "1"]);
+    let log = asked("logs", &["pod/web", "--node", "gw-1", "--tail", "1"]);
     assert_eq!(stdout(&log), "tick\n", "{log:?}");
     let command = through(hub, certificates, "port-forward", &["web", ":8080"]);
     let (_forward, lines) = started(command);
-    assert_eq!(served(lines), "served\n");
+    assert_eq!(served(&lines), "served\n");
     for (verb, args, code, words) in [
         ("exec", &["web", "--", "true"][..], 2, "--node"),
         (
@@ -245,7 +244,7 @@ fn own_verbs(hub: &str, certificates: &Path) {
         ("logs", &["absent", "--node", "gw-1"], 1, "absent"),
         ("logs", &["deploy/web"], 2, "neither labels nor workloads"),
     ] {
-        let refused = output(verb, args);
+        let refused = asked(verb, args);
         assert_eq!(refused.status.code(), Some(code), "{verb} {args:?}: {refused:?}");
         assert!(stderr_of(&refused).contains(words), "{verb} {args:?}: {}", stderr_of(&refused));
     }

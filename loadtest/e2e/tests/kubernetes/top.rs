@@ -9,7 +9,7 @@ use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::json;
 
-use crate::world::{create, deployed, free_port, kubelet_table, node, without_controllers};
+use crate::world::{create, deployed, free_port, kubelet_table, node, output, without_controllers};
 
 /// With this variable the server of metrics is built, once on a machine, and run.
 const KUBELET: &str = "HEADWATER_KUBELET";
@@ -91,8 +91,7 @@ fn kubectl_top_shows_an_edge_and_its_pods_through_the_port_of_its_hub() {
 
     // NAME CPU(cores) CPU(%) MEMORY(bytes) MEMORY(%)
     let top = |args: &[&str]| -> Option<Vec<String>> {
-        let output = cluster.kubectl().arg("top").args(args).arg("--no-headers").output();
-        let output = output.expect("kubectl starts");
+        let output = output(cluster.kubectl().arg("top").args(args).arg("--no-headers"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
         (output.status.success() && !words.is_empty()).then_some(words)

@@ -1,12 +1,13 @@
 //! The control plane of these tests, and kubectl.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings, free_ports};
-use headwater_e2e::running::{Running, root};
+use headwater_daemon::output_within;
+use headwater_e2e::running::{WAIT, root};
 use serde_json::{Value, json};
 
 /// The controller of the manifests, and its user.
@@ -32,23 +33,35 @@ pub(crate) fn deployed_as(form: &str, settings: ControlPlaneSettings) -> (Contro
 
 /// Runs kubectl and returns what it prints.
 pub(crate) fn kubectl(cluster: &ControlPlane, args: &[&str]) -> String {
-    let output = cluster.kubectl().args(args).output().expect("kubectl starts");
+    let output = kubectl_output(cluster, args);
     assert!(output.status.success(), "kubectl {args:?}: {}", stderr_of(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs kubectl, which may fail.
+pub(crate) fn kubectl_output(cluster: &ControlPlane, args: &[&str]) -> Output {
+    output(cluster.kubectl().args(args))
+}
+
+/// Runs a command to its end, with the time limit of every condition.
+pub(crate) fn output(command: &mut Command) -> Output {
+    output_within(command, WAIT).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// Creates an object, and returns it as the server has it.
 pub(crate) fn create(cluster: &ControlPlane, object: &Value) -> Value {
     let mut command = cluster.kubectl();
-    command.args(["create", "-o", "json", "-f", "-"]).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("kubectl starts");
-    let mut input = child.stdin.take().expect("piped");
-    input.write_all(object.to_string().as_bytes()).expect("written");
-    drop(input);
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{object}: {}", stderr_of(&output));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let created = output(command.args(["create", "-o", "json", "-f", "-"]).stdin(input(object)));
+    assert!(created.status.success(), "{object}: {}", stderr_of(&created));
+    serde_json::from_slice(&created.stdout).expect("JSON")
+}
+
+/// An object as the input of a command.
+pub(crate) fn input(object: &Value) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(object.to_string().as_bytes()).expect("written");
+    file.rewind().expect("its beginning");
+    file
 }
 
 /// An edge.
@@ -109,17 +122,6 @@ pub(crate) fn words() -> Value {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
         "data": {"WORD": "first"},
     })
-}
-
-/// The answer of `up` to a request for its health.
-pub(crate) fn health(running: &Running, path: &str) -> Option<String> {
-    let address = std::fs::read_to_string(running.data().join("metrics.addr")).ok()?;
-    let mut stream = TcpStream::connect(address.trim()).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: up\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
 }
 
 pub(crate) fn stderr_of(output: &Output) -> String {

@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
 use crate::bench::until;
+use crate::fake_edge::DEADLINE;
 
 const IMAGE: &str = "localhost/busybox:1";
 const TERMINATE: StopRequest = StopRequest { within: Duration::from_secs(5), interrupts: false };
@@ -413,5 +414,6 @@ async fn a_persistent_runtime_adopts_what_an_earlier_one_left() {
     let runtime = runtime.expect("opens");
     assert_eq!(runtime.pod(&record().uid).containers.remove("main"), before);
     runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
-    assert_eq!(noticed.recv().await, Some(record().uid), "the end is noticed");
+    let notice = tokio::time::timeout(DEADLINE, noticed.recv()).await.expect("in time");
+    assert_eq!(notice, Some(record().uid), "the end is noticed");
 }

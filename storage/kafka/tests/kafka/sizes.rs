@@ -7,6 +7,7 @@ use headwater_kafka::topics::{self, Direction, Severity, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaSettings, RECORD_OVERHEAD_BYTES};
 use headwater_log::{Append, AppendError, Log, Record};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
+use tokio::time::{Duration, timeout};
 
 use crate::support::Kafka;
 
@@ -15,6 +16,9 @@ const OBJECT_BYTES: usize = 3 << 19;
 
 /// Kafka's own limit of a batch.
 const DEFAULT_LIMIT: u64 = 1_048_588;
+
+/// How long one batch may take to come back: two cores may be busy with other work.
+const READ_WITHIN: Duration = Duration::from_secs(30);
 
 fn small(record_bytes: u64) -> TopicPlan {
     TopicPlan {
@@ -58,7 +62,7 @@ async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
     let plan = small(TopicPlan::new(Direction::Downstream).record_bytes);
     let topic = kafka.make(&plan).await;
     let mut settings = kafka.settings(&topic);
-    settings.delivery_timeout = std::time::Duration::from_secs(30);
+    settings.delivery_timeout = Duration::from_secs(30);
     let log = KafkaLog::new(settings).expect("good settings");
     let most = log.describe().await.expect("there").record_bytes_max;
     assert_eq!(most, (2 << 20) - RECORD_OVERHEAD_BYTES);
@@ -74,7 +78,8 @@ async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
     let mut reader = log.read(vec![start]).await.expect("readable");
     let mut read = Vec::new();
     while read.len() < sizes.len() {
-        read.extend(reader.next().await.expect("readable").records);
+        let batch = timeout(READ_WITHIN, reader.next()).await.expect("in time");
+        read.extend(batch.expect("readable").records);
     }
     for (recorded, size) in read.iter().zip(sizes) {
         assert!(recorded.record.value.as_ref() == Some(&whole.slice(..size)), "{size} differs");
