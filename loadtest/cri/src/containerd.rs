@@ -101,7 +101,7 @@ impl Containerd {
             return Err(LabError::Hidden { folder: data.to_owned() });
         }
         let socket = data.join("containerd.sock");
-        check_socket(&socket)?;
+        check_socket(&socket, SECOND_SOCKET)?;
         let lock = lock(data)?;
         config::write(&data.join("cni"), "10-headwater.conflist", &config::network())?;
         let folders = Folders { data, socket: &socket, cni_plugins };
@@ -285,13 +285,13 @@ fn server(machine: &Machine, data: &Path) -> Server {
     Server::new("containerd", command, log.clone(), LogLine::new(log, STARTED))
 }
 
-/// Checks whether the kernel takes the path of a runtime's socket.
+/// Checks whether the kernel takes the path of a runtime's socket, with the longest `ending` that the runtime gives it.
 ///
 /// # Errors
 /// It is too long.
-pub(crate) fn check_socket(socket: &Path) -> Result<(), LabError> {
+pub(crate) fn check_socket(socket: &Path, ending: &str) -> Result<(), LabError> {
     let bytes = socket.as_os_str().len();
-    let bytes_max = SOCKET_PATH_BYTES_MAX - SECOND_SOCKET.len();
+    let bytes_max = SOCKET_PATH_BYTES_MAX - ending.len();
     if bytes <= bytes_max {
         return Ok(());
     }
@@ -305,5 +305,19 @@ fn lock(data: &Path) -> Result<File, LabError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(LabError::InUse { folder: data.to_owned() }),
         Err(TryLockError::Error(error)) => Err(DaemonError::file(&path)(error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_runtime_that_listens_twice_needs_room_for_a_second_socket() {
+        let longest = PathBuf::from("/".repeat(SOCKET_PATH_BYTES_MAX));
+        check_socket(&longest, "").expect("the kernel takes it");
+        check_socket(&longest, SECOND_SOCKET).expect_err("the second one is too long");
+        let longer = PathBuf::from("/".repeat(SOCKET_PATH_BYTES_MAX + 1));
+        check_socket(&longer, "").expect_err("it is too long");
     }
 }

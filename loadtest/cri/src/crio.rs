@@ -63,7 +63,7 @@ impl Crio {
         let folder = DataFolder::open(None)?;
         let data = folder.path();
         let socket = data.join("crio.sock");
-        check_socket(&socket)?;
+        check_socket(&socket, "")?;
         let folders = CrioFolders {
             data,
             socket: &socket,

@@ -7,9 +7,9 @@ use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
 use headwater_cri_lab::{Containerd, Crio};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, log_files, until};
+use crate::bench::{Bench, is_running, log_files};
 use crate::fake_edge::latest_status;
-use crate::life::{FOREVER, cgroups};
+use crate::life::{FOREVER, nothing_left};
 
 /// With this variable CRI-O is built, once on a machine, and run.
 const CRIO: &str = "HEADWATER_CRIO";
@@ -36,12 +36,7 @@ async fn everything(crio: &Crio) -> Vec<String> {
 
 /// Waits until nothing of the pods is left.
 async fn gone(crio: &Crio, names: &[&str]) {
-    let none = || async { everything(crio).await.is_empty().then_some(()) };
-    assert!(until(none).await.is_some(), "left: {:?}", everything(crio).await);
-    for name in names {
-        let none = || async { cgroups(name).is_empty().then_some(()) };
-        assert!(until(none).await.is_some(), "left: {:?}", cgroups(name));
-    }
+    nothing_left(async || everything(crio).await, names).await;
 }
 
 fn restarts(status: &Value) -> u64 {

@@ -7,6 +7,8 @@ use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
 use headwater_cri_lab::{
     BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
 };
+use headwater_edged::Handle;
+use tempfile::TempDir;
 
 use crate::bench::{Bench, is_running, until};
 
@@ -22,10 +24,14 @@ pub(crate) const RATES: FaultRates = FaultRates {
     late_events: 200,
 };
 
-fn twin(dir: &std::path::Path) -> Twin {
-    let twin = Twin::start(&dir.join("cri.sock")).expect("a twin");
+/// A twin in a folder, and the pod worker of one test on it.
+async fn on_a_twin() -> (TempDir, Twin, Bench, Handle) {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
     twin.add_image(BUSYBOX_IMAGE);
-    twin
+    let bench = Bench::new(twin.socket());
+    let edged = bench.edged().await;
+    (scratch, twin, bench, edged)
 }
 
 /// Every call by which a pod begins, restarts and ends.
@@ -62,12 +68,9 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
         return;
     }
     for method in CALLS {
-        let scratch = tempfile::tempdir().expect("a folder");
-        let twin = twin(scratch.path());
+        let (_scratch, twin, bench, edged) = on_a_twin().await;
         twin.set_pull(BUSYBOX_IMAGE, PullOutcome::Pulled);
         let client = CriClient::new(twin.socket());
-        let bench = Bench::new(twin.socket());
-        let edged = bench.edged().await;
         twin.fail_next(method, Fault::LostAnswer);
         let mut pod = bench.pod("web", "");
         pod["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
@@ -103,11 +106,8 @@ async fn a_container_that_never_started_hides_no_running_one() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = twin(scratch.path());
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
     let client = CriClient::new(twin.socket());
-    let bench = Bench::new(twin.socket());
-    let edged = bench.edged().await;
     twin.fail_next("StartContainer", Fault::Refused);
     twin.fail_next("CreateContainer", Fault::Slow(Duration::ZERO));
     twin.fail_next("CreateContainer", Fault::LostAnswer);
@@ -136,10 +136,7 @@ async fn pods_run_once_whatever_fails() {
     }
     for seed in SEEDS {
         eprintln!("seed {seed}");
-        let scratch = tempfile::tempdir().expect("a folder");
-        let mut twin = twin(scratch.path());
-        let bench = Bench::new(twin.socket());
-        let edged = bench.edged().await;
+        let (_scratch, mut twin, bench, edged) = on_a_twin().await;
         twin.set_faults(seed, RATES);
         let names = ["a", "b", "c", "d"];
         let pods = names.map(|name| bench.pod(name, ""));
@@ -169,10 +166,7 @@ async fn a_probe_that_does_not_reach_the_runtime_ends_no_container() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = twin(scratch.path());
-    let bench = Bench::new(twin.socket());
-    let edged = bench.edged().await;
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
     let mut pod = bench.pod("web", "");
     pod["spec"]["containers"][0]["livenessProbe"] = serde_json::json!({
         "exec": {"command": Life::probe()}, "periodSeconds": 1, "failureThreshold": 1,
@@ -201,10 +195,7 @@ async fn pods_whose_sandboxes_hang_delay_no_other_pod() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = twin(scratch.path());
-    let bench = Bench::new(twin.socket());
-    let edged = bench.edged().await;
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
     for number in 0..HANGING {
         twin.fail_next("RunPodSandbox", Fault::Slow(FOR_EVER));
         bench.edge.apply(&bench.pod(&format!("hangs-{number}"), ""));

@@ -50,8 +50,13 @@ fn restarts(status: &Value) -> usize {
 
 /// Waits until nothing of the pods is left.
 pub(crate) async fn gone(containerd: &Containerd, names: &[&str]) {
-    let none = || async { containers(containerd).is_empty().then_some(()) };
-    assert!(until(none).await.is_some(), "left: {:?}", containers(containerd));
+    nothing_left(async || containers(containerd), names).await;
+}
+
+/// Waits until a runtime lists nothing any more, and nothing of the pods is left.
+pub(crate) async fn nothing_left(listed: impl AsyncFn() -> Vec<String>, names: &[&str]) {
+    let none = || async { listed().await.is_empty().then_some(()) };
+    assert!(until(none).await.is_some(), "left: {:?}", listed().await);
     for name in names {
         let none = || async { cgroups(name).is_empty().then_some(()) };
         assert!(until(none).await.is_some(), "left: {:?}", cgroups(name));

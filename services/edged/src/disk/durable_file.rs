@@ -48,10 +48,18 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
 /// # Errors
 /// The errors of the file system.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    or_absent(fs::remove_file(path))
+}
+
+/// The result of a removal. It succeeds also if there was nothing to remove.
+///
+/// # Errors
+/// Those of the removal.
+pub(crate) fn or_absent(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Makes the directory `path` below the existing `base`, with all directories between them. Each is

@@ -199,12 +199,8 @@ impl PodStore {
         if let Some(paths) = &self.paths {
             let path = paths.pod(pod);
             blocking(move || {
-                match check_none_below(&path).and_then(|()| fs::remove_dir_all(&path)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        Err(FileError::new("remove", &path)(error))
-                    }
-                    _ => Ok(()),
-                }
+                let removed = check_none_below(&path).and_then(|()| fs::remove_dir_all(&path));
+                durable_file::or_absent(removed).map_err(FileError::new("remove", &path))
             })
             .await?;
         }

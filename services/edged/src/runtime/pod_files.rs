@@ -450,8 +450,7 @@ impl PodFiles {
                 if uid.as_ref().is_some_and(is_gone)
                     && entry.path().symlink_metadata().is_ok_and(|it| it.is_dir())
                 {
-                    let path = entry.path();
-                    removed(&path, fs::remove_dir_all(&path))?;
+                    remove_all(&entry.path())?;
                 }
             }
             Ok(())
@@ -483,10 +482,10 @@ impl PodFiles {
             let (paths, uid) = (&files.paths, &pod.uid);
             take_down(paths, uid)?;
             for path in [paths.logs(&pod), paths.containers(uid), paths.volumes(uid)] {
-                removed(&path, fs::remove_dir_all(&path))?;
+                remove_all(&path)?;
             }
             let hosts = paths.pod(uid).join(HOSTS_FILE);
-            removed(&hosts, fs::remove_file(&hosts))?;
+            durable_file::remove(&hosts).map_err(FileError::new("remove", &hosts))?;
             let place = paths.pod(uid);
             files.secrets.remove(uid).map_err(FileError::new("remove the secrets of", place))?;
             Ok(())
@@ -590,13 +589,9 @@ fn is_mount_point(dir: &Path) -> bool {
     dir.parent().is_some_and(|above| device(above) != device(dir))
 }
 
-fn removed(path: &Path, result: io::Result<()>) -> Result<(), FileError> {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(FileError::new("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
+/// Removes a directory with all that is in it. Succeeds if there is none.
+fn remove_all(path: &Path) -> Result<(), FileError> {
+    durable_file::or_absent(fs::remove_dir_all(path)).map_err(FileError::new("remove", path))
 }
 
 #[cfg(test)]

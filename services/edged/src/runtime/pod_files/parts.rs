@@ -18,6 +18,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, mkdirat};
 
+use crate::disk::durable_file::or_absent;
 use crate::disk::paths::entries;
 
 /// Calls to open a part while something in the volume is renamed, which the kernel asks to repeat.
@@ -160,10 +161,7 @@ pub(super) fn unbind_all(places: &Path) -> io::Result<()> {
         }
         fs::remove_dir(volume.path())?;
     }
-    match fs::remove_dir(places) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    or_absent(fs::remove_dir(places))
 }
 
 /// Mounts a file system in memory of so many bytes at a directory, unless one is there.

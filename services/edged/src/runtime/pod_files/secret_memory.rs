@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
+use crate::disk::durable_file::or_absent;
 use crate::disk::paths::entries;
 use crate::pod::PodUid;
 
@@ -63,10 +64,7 @@ impl SecretMemory {
     /// Removes the secret volumes of a pod.
     pub(in crate::runtime) fn remove(&self, pod: &PodUid) -> io::Result<()> {
         let Some(dir) = &self.0 else { return Ok(()) };
-        match fs::remove_dir_all(dir.join(pod.as_str())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        or_absent(fs::remove_dir_all(dir.join(pod.as_str())))
     }
 
     /// Removes the secret volumes of pods that are not on this machine.

@@ -24,6 +24,7 @@ use super::parts;
 use super::secret_memory::SecretMemory;
 use crate::container::Mount;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
+use crate::disk::durable_file;
 use crate::disk::file_error::FileError;
 use crate::disk::paths::{Paths, entries};
 use crate::pod::PodUid;
@@ -301,7 +302,7 @@ fn replace_files(
         fs::set_permissions(&path, Permissions::from_mode(mode(file)))?;
     }
     let swapped = dir.join("..data_tmp");
-    remove_link(&swapped)?;
+    durable_file::remove(&swapped)?;
     symlink(&stamp, &swapped)?;
     fs::rename(&swapped, &data)?;
     let first = |name: &String| name.split('/').next().unwrap_or_default().to_owned();
@@ -315,7 +316,7 @@ fn replace_files(
     for entry in entries(dir)? {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with("..") && !visible.contains(&name) {
-            remove_link(&entry.path())?;
+            durable_file::remove(&entry.path())?;
         } else if name.starts_with("..") && name != DATA && name != stamp {
             fs::remove_dir_all(entry.path())?;
         }
@@ -462,16 +463,9 @@ pub(in crate::runtime) fn link(path: &Path, target: &Path) -> Result<(), FileErr
     if present.is_ok_and(|present| present.is_dir()) {
         fs::remove_dir(path).map_err(FileError::new("replace", path))?;
     } else {
-        remove_link(path).map_err(FileError::new("replace", path))?;
+        durable_file::remove(path).map_err(FileError::new("replace", path))?;
     }
     symlink(target, path).map_err(FileError::new("link", path))
-}
-
-fn remove_link(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
