@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use tokio::fs::{File, OpenOptions};
 
-pub use tail::last_rows;
+use tail::last_rows;
 
 /// How often files are opened that are rotated meanwhile. A log that rotates faster than it is opened loses rows anyway.
 const OPEN_ATTEMPTS: u32 = 5;
@@ -76,6 +76,24 @@ pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result
 pub fn is_newest(list: impl Fn() -> io::Result<Vec<PathBuf>>, read: &LogFile) -> io::Result<bool> {
     // A file that is renamed at this moment has no successor yet.
     Ok(list()?.last().is_some_and(|newest| read.is_at(newest).unwrap_or(true)))
+}
+
+/// The files from which a log is read, each with its start offset: all of them, or those with the last `tail` rows.
+/// `None`: `closed` was done first, because the reader has gone.
+///
+/// # Errors
+/// The errors of the file system.
+pub async fn beginning(
+    files: Vec<LogFile>,
+    tail: Option<u64>,
+    closed: impl Future<Output = ()>,
+) -> io::Result<Option<Vec<(LogFile, u64)>>> {
+    let Some(rows) = tail else { return Ok(Some(from_their_starts(files))) };
+    // A file without line ends is read from its end to its beginning.
+    tokio::select! {
+        found = last_rows(files, rows) => found.map(Some),
+        () = closed => Ok(None),
+    }
 }
 
 /// The files, to be read from their starts.
@@ -158,6 +176,22 @@ mod tests {
         };
         let files = open_all(list).await.expect("opened");
         assert_eq!(texts(files).await, ["1", "2", "3"]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_has_gone_ends_the_search_for_the_last_rows() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        // A hole without line ends: to search it takes minutes.
+        let file = fs::File::create(&path).expect("made");
+        file.set_len(1 << 40).expect("a hole");
+        let opened = || open_all(|| Ok(vec![path.clone()]));
+        let files = opened().await.expect("opened");
+        let gone = beginning(files, Some(1), std::future::ready(())).await.expect("no error");
+        assert!(gone.is_none());
+        let files = opened().await.expect("opened");
+        let all = beginning(files, None, std::future::ready(())).await.expect("no error");
+        assert_eq!(all.expect("no search").iter().map(|(_, from)| *from).collect::<Vec<_>>(), [0]);
     }
 
     #[tokio::test]

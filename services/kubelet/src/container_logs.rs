@@ -113,14 +113,8 @@ impl LogReader {
     async fn send_all(&mut self, tail: Option<u64>) -> Result<(), Stop> {
         let chunks = self.chunks.clone();
         let opened = log_file::open_all(|| self.logs.files(&self.query)).await?;
-        let mut files = match tail {
-            // A file without line ends is read from its end to its beginning.
-            Some(rows) => tokio::select! {
-                starts = log_file::last_rows(opened, rows) => starts?,
-                () = chunks.closed() => return Err(Stop::Client),
-            },
-            None => log_file::from_their_starts(opened),
-        };
+        let beginning = log_file::beginning(opened, tail, chunks.closed()).await?;
+        let mut files = beginning.ok_or(Stop::Client)?;
         while let Some((mut newest, from)) = files.pop() {
             for (mut older, from) in files {
                 older.file.seek(SeekFrom::Start(from)).await?;

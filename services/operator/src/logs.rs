@@ -116,14 +116,8 @@ async fn send(
     sender: &Chunks,
 ) -> std::io::Result<()> {
     let opened = log_file::open_all(paths).await?;
-    let mut files = match tail {
-        // A file without line ends is read from its end to its beginning.
-        Some(rows) => tokio::select! {
-            found = log_file::last_rows(opened, rows) => found?,
-            () = sender.closed() => return Ok(()),
-        },
-        None => log_file::from_their_starts(opened),
-    };
+    let beginning = log_file::beginning(opened, tail, sender.closed()).await?;
+    let Some(mut files) = beginning else { return Ok(()) };
     let mut read: Option<LogFile> = None;
     loop {
         let count = files.len();

@@ -14,7 +14,10 @@ const STEP_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// The errors of the file system.
-pub async fn last_rows(files: Vec<LogFile>, rows: u64) -> std::io::Result<Vec<(LogFile, u64)>> {
+pub(super) async fn last_rows(
+    files: Vec<LogFile>,
+    rows: u64,
+) -> std::io::Result<Vec<(LogFile, u64)>> {
     let mut left = rows;
     let mut found = Vec::new();
     for mut file in files.into_iter().rev() {
