@@ -7,7 +7,7 @@ use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
 use headwater_cri_lab::{
     BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
 };
-use headwater_edged::Handle;
+use headwater_edged::{Handle, Settings};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, is_running, until};
@@ -26,13 +26,22 @@ pub(crate) const RATES: FaultRates = FaultRates {
 
 /// A twin in a folder, and the pod worker of one test on it.
 async fn on_a_twin() -> (TempDir, Twin, Bench, Handle) {
+    on_a_twin_with(|_| {}).await
+}
+
+/// The same, with other settings.
+async fn on_a_twin_with(set: impl FnOnce(&mut Settings)) -> (TempDir, Twin, Bench, Handle) {
     let scratch = tempfile::tempdir().expect("a folder");
     let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
     twin.add_image(BUSYBOX_IMAGE);
-    let bench = Bench::new(twin.socket());
+    let mut bench = Bench::new(twin.socket());
+    set(&mut bench.settings);
     let edged = bench.edged().await;
     (scratch, twin, bench, edged)
 }
+
+/// The pod worker lists so often that a test waits for several lists.
+const OFTEN: Duration = Duration::from_millis(200);
 
 /// Every call by which a pod begins, restarts and ends.
 const CALLS: [&str; 13] = [
@@ -217,11 +226,7 @@ async fn an_end_that_hangs_keeps_no_list_waiting() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = twin(scratch.path());
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.relist = Duration::from_millis(200);
-    let edged = bench.edged().await;
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.relist = OFTEN).await;
     for name in ["lost", "web"] {
         bench.edge.apply(&bench.pod(name, ""));
         bench.status(name, "a running pod", is_running).await;
@@ -247,11 +252,7 @@ async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = twin(scratch.path());
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.relist = Duration::from_millis(200);
-    let edged = bench.edged().await;
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.relist = OFTEN).await;
     let mut pod = bench.pod("web", "");
     pod["spec"]["restartPolicy"] = "Never".into();
     bench.edge.apply(&pod);
