@@ -82,7 +82,8 @@ mod tests {
 
     fn labels(node: &str, dir: &str) -> StringMap {
         let pod = [(POD_NAME, "web"), (POD_NAMESPACE, "shop"), (POD_UID, "u1")];
-        map(&[&pod[..], &[(NODE_LABEL, node), (DIR_LABEL, dir)]].concat())
+        let own = [(NODE_LABEL, node), (DIR_LABEL, dir)];
+        map(&[&pod[..], &own[..]].concat())
     }
 
     #[test]
