@@ -270,6 +270,7 @@ impl Publisher {
                 Some(Err(error)) => Err(error),
             };
             let Err(error) = result else { return };
+            self.intake.ended();
             self.leadership.note_failure(&error);
             let is_standby = self.leadership.is_standby();
             let role = if is_standby { WriterRole::Standby } else { WriterRole::Candidate };
@@ -299,7 +300,6 @@ impl Publisher {
 
     /// Becomes the writer, once the sources have listed and no other controller keeps the log.
     async fn acquire(&mut self) -> Result<WritableLog, PublishError> {
-        self.intake.ended();
         let opening = self.leadership.follower();
         let mut follower = self.source.apply_until(opening, &mut self.intake).await?;
         // Another controller may have written since the sources listed, and the fold may have read that now.

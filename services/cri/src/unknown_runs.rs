@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::client::CallError;
 use crate::inner::Inner;
 use crate::knowledge::{Phase, Run};
-use crate::proto::{Container, StopContainerRequest};
+use crate::proto::{Container, ContainerState, ContainerStatusRequest, StopContainerRequest};
 
 /// Containers that are ended at the same time: after a crash of the runtime there may be as many as it has.
 const ENDS_MAX: usize = 4;
@@ -57,8 +57,17 @@ pub(crate) fn end(inner: &Arc<Inner>, listed: &Container) {
     });
 }
 
-/// Ends the container. That is no failure of it, unless its end had been seen before the runtime lost its state.
+/// Ends the container, unless the runtime has found its state again meanwhile. That is no failure of the container, unless
+/// its end had been seen before the runtime lost its state.
 async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError> {
+    let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    let status = match inner.client.container_status(request).await {
+        Ok(response) => response.status.unwrap_or_default(),
+        Err(error) => return error.done_if_absent(),
+    };
+    if status.state() != ContainerState::ContainerUnknown {
+        return Ok(());
+    }
     tracing::warn!(id, "the runtime has lost the state of a container, which is ended");
     if let Ok(Some((_, run))) = inner.run_status(id, sandbox).await
         && !has_seen_end(inner, id, &run)
@@ -69,7 +78,7 @@ async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError
         }
     }
     let request = StopContainerRequest { container_id: id.to_owned(), timeout: 0 };
-    inner.client.stop_container(request).await.map(drop)
+    inner.client.stop_container(request).await.map(drop).or_else(CallError::done_if_absent)
 }
 
 /// Whether the end of the run was known before the runtime lost its state.

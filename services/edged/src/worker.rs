@@ -343,6 +343,8 @@ impl Worker {
                     self.apply(*signal, &pod);
                 }
             }
+            // The runtime may have what it lacked by now.
+            Wake::Time if !self.refused.is_empty() => self.resolve(&pod),
             Wake::Time => {}
         }
         pod

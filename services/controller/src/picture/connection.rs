@@ -8,7 +8,7 @@ use super::presence::Contact;
 
 /// How long after its last contact a node counts as Ready, if its hub has not sent that it left: the
 /// grace period of the node lifecycle controller (40 s).
-const NODE_GRACE: Duration = Duration::from_secs(40);
+pub(super) const NODE_GRACE: Duration = Duration::from_secs(40);
 
 /// The same where only the log has the contact, counted from when this controller read it: a hub
 /// appends the position of an idle node every 5 min.
@@ -20,6 +20,8 @@ pub(super) struct LoggedPosition<'p> {
     pub(super) progress: &'p NodeProgress,
     /// The time since this controller read it. The clock of the hub that wrote it decides nothing.
     pub(super) read_for: Duration,
+    /// How long it counts.
+    pub(super) grace: Duration,
 }
 
 /// The connection of a node to a hub, as of a time.
@@ -63,7 +65,7 @@ impl Connection {
 /// Whether the log has the node as connected, with a recent contact: a hub that was killed appended
 /// no position for the end of the session.
 fn is_recent(logged: LoggedPosition<'_>) -> bool {
-    logged.progress.connected && logged.read_for <= POSITION_GRACE
+    logged.progress.connected && logged.read_for <= logged.grace
 }
 
 #[cfg(test)]
@@ -102,7 +104,8 @@ mod tests {
             // The clock of the hub is an hour ahead, or an hour behind.
             for logged_ms in [now_ms + 3_600_000, now_ms - 3_600_000] {
                 let progress = progress(true, logged_ms);
-                let logged = LoggedPosition { progress: &progress, read_for: seconds(3_600) };
+                let (read_for, grace) = (seconds(3_600), POSITION_GRACE);
+                let logged = LoggedPosition { progress: &progress, read_for, grace };
                 let found = Connection::of(contact, Some(logged), now_ms);
                 let contact_ms = Some(contact_ms);
                 let worker_gone_ms = (contact == without_worker).then_some(940_000);
@@ -119,7 +122,8 @@ mod tests {
         for contact_ms in [now_ms - 3_600_000, now_ms, now_ms + 3_600_000] {
             let of = |connected, read_for| {
                 let progress = progress(connected, contact_ms);
-                let logged = LoggedPosition { progress: &progress, read_for };
+                let logged =
+                    LoggedPosition { progress: &progress, read_for, grace: POSITION_GRACE };
                 Connection::of(Contact::Unknown, Some(logged), now_ms).is_reachable
             };
             assert!(of(true, Duration::ZERO) && of(true, POSITION_GRACE));

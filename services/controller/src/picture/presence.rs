@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::table::{LinkId, PresenceTable};
 use super::changes::ChangeFeed;
-use super::connection::{Connection, LoggedPosition};
+use super::connection::{Connection, LoggedPosition, NODE_GRACE, POSITION_GRACE};
 
 pub use self::node_presence::NodePresence;
 pub(super) use self::table::Contact;
@@ -79,11 +79,14 @@ impl PresenceReceiver {
         progress: Option<&NodeProgress>,
         now_ms: i64,
     ) -> Connection {
-        let read_for = {
+        let (read_for, grace) = {
             let positions = self.lock_positions();
-            positions.read.get(node).unwrap_or(&positions.started).elapsed()
+            match positions.read.get(node) {
+                Some(read) => (read.elapsed(), POSITION_GRACE),
+                None => (positions.started.elapsed(), self.start_grace()),
+            }
         };
-        let logged = progress.map(|progress| LoggedPosition { progress, read_for });
+        let logged = progress.map(|progress| LoggedPosition { progress, read_for, grace });
         Connection::of(self.contact(node, progress), logged, now_ms)
     }
 
@@ -126,6 +129,12 @@ impl PresenceReceiver {
         }
     }
 
+    /// How long a position of an earlier run counts from the start. A hub that sends presence names its nodes as
+    /// soon as it is connected; the hub of another node may be gone for days.
+    fn start_grace(&self) -> Duration {
+        if self.lock().has_hub(Instant::now()) { NODE_GRACE } else { POSITION_GRACE }
+    }
+
     fn lock_positions(&self) -> MutexGuard<'_, PositionReads> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
@@ -160,7 +169,6 @@ mod tests {
     use headwater_event::{Boot, Incarnation};
     use tokio::time::advance;
 
-    use super::super::connection::POSITION_GRACE;
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -183,7 +191,13 @@ mod tests {
         let is_reachable =
             || presence.connection(&node, Some(&progress), 1_800_000_000_000).is_reachable;
         assert!(is_reachable(), "an earlier run has read the position");
-        advance(POSITION_GRACE).await;
+        advance(NODE_GRACE + SILENCE_TICK).await;
+        let other_hub = presence.connect("other");
+        assert!(is_reachable(), "it has not named its nodes yet");
+        other_hub.receive(PresenceUpdate::Complete);
+        assert!(!is_reachable(), "no hub has the node");
+        // A hub that is silent says nothing of other nodes.
+        advance(POSITION_GRACE - NODE_GRACE - SILENCE_TICK).await;
         assert!(is_reachable());
         advance(SILENCE_TICK).await;
         assert!(!is_reachable());

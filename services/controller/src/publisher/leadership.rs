@@ -144,7 +144,10 @@ impl Leadership {
             Ok(writer) => writer,
             Err(error) => {
                 // The fold is right, and follows the log. To open it again would need every partition.
-                if let TakeOverError::Claim(ClaimError::Append(_) | ClaimError::Read(_)) = error {
+                if let TakeOverError::Claim(
+                    ClaimError::Append(_) | ClaimError::Read(_) | ClaimError::Lost { .. },
+                ) = error
+                {
                     self.follower = Some(follower);
                 }
                 return Err(error.into());

@@ -17,9 +17,10 @@ use super::backup;
 /// claim here knows that the writer of that claim has ended.
 const OWN_CLAIM: Table<(), Json<Claims>, Free> = Table::new(TableId::OwnClaim);
 
-/// The claims that are kept: the last one that was won, and later attempts. The outcome of an attempt
-/// is final after the delivery timeout of Kafka's client, within which few attempts fit.
-const CLAIMS_MAX: usize = 16;
+/// The claims that are kept, of some 40 bytes each: the last one that was won, and later attempts. With
+/// the longest wait between two attempts, these are those of 20 minutes or more: as long as partition 0
+/// may have no leader after it took one of them.
+const CLAIMS_MAX: usize = 256;
 
 /// See the module.
 pub(super) struct OwnClaims {
@@ -117,17 +118,18 @@ mod tests {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
         let mut claims = reopened(&engine);
         claims.win(FIRST, WriterEpoch(1)).expect("written");
-        let attempts: Vec<Uuid> = (2..40).map(Uuid::from_u128).collect();
+        let attempts: Vec<Uuid> = (2..).map(Uuid::from_u128).take(CLAIMS_MAX + 5).collect();
         for attempt in &attempts {
             claims.begin(*attempt).expect("written");
         }
         let mut claims = reopened(&engine);
         assert!(claims.contains(FIRST), "the last one that was won");
         let known = attempts.iter().filter(|attempt| claims.contains(**attempt)).count();
-        assert_eq!((known, claims.contains(attempts[37])), (CLAIMS_MAX - 1, true));
-        claims.win(attempts[37], WriterEpoch(2)).expect("written");
+        let [.., earlier, last] = attempts[..] else { panic!("attempts") };
+        assert_eq!((known, claims.contains(last)), (CLAIMS_MAX - 1, true));
+        claims.win(last, WriterEpoch(2)).expect("written");
         let claims = reopened(&engine);
-        assert!(!claims.contains(FIRST) && !claims.contains(attempts[36]));
+        assert!(!claims.contains(FIRST) && !claims.contains(earlier) && claims.contains(last));
         assert_eq!(backup::highest_epoch(&*engine).expect("read"), WriterEpoch(2));
     }
 

@@ -352,8 +352,12 @@ impl Worker {
     }
 
     /// Why a pod that has begun may not go on, if the node forbids what it is. A pod of which nothing was begun waits.
+    /// A static pod goes on: it is the node's own, and no cloud would make another one.
     /// An ephemeral container that was refused never runs, and nothing takes it from its pod again: it counts while it runs.
     fn forbidden(&self, pod: &Pod, state: &PodState) -> Option<Rejection> {
+        if self.record.is_static {
+            return None;
+        }
         let runs = |name: &str| state.containers.get(name).is_some_and(RunHistory::is_running);
         let is_ready = state.sandbox == SandboxState::Ready;
         if !is_ready && !state.containers.values().any(RunHistory::is_running) {

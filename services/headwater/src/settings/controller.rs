@@ -25,6 +25,9 @@ use crate::tls::Tls;
 /// again within it.
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
+/// The fewest heartbeats that must be missing before a standby claims: a single one may be late.
+const HEARTBEATS_MISSED_MIN: u32 = 2;
+
 /// The settings of a controller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,8 +123,9 @@ impl Settings for ControllerSettings {
         if !self.nodes.is_empty() {
             node_names(&self.nodes).map_err(|error| InvalidSetting::new("nodes", error))?;
         }
-        if self.heartbeats_missed == 0 {
-            return Err(InvalidSetting::new("heartbeats_missed", "want at least 1"));
+        if self.heartbeats_missed < HEARTBEATS_MISSED_MIN {
+            let what = "want at least 2: one late heartbeat would change the writer";
+            return Err(InvalidSetting::new("heartbeats_missed", what));
         }
         if self.timings().silence_max() < SILENCE_MIN {
             let what = "heartbeat_interval times heartbeats_missed is below 3s; a shorter pause of \

@@ -192,10 +192,12 @@ impl IdentityFollower {
                 batch = reader.next() => {
                     let batch = batch?;
                     self.fold_batch(&batch)?;
+                    let partition = batch.cursor.partition;
+                    // A partition that is read to its end may always have records.
+                    let Some(end) = targets.get_mut(&partition) else { continue };
                     away_from = Instant::now() + AWAY_AFTER;
                     is_late = false;
-                    let partition = batch.cursor.partition;
-                    if targets.get_mut(&partition).is_some_and(|end| end.pass(&batch.cursor)) {
+                    if end.pass(&batch.cursor) {
                         targets.remove(&partition);
                         self.complete([partition]);
                     }

@@ -140,6 +140,11 @@ impl PresenceTable {
         changed
     }
 
+    /// Whether a hub sends presence, and has named its nodes.
+    pub(in crate::picture) fn has_hub(&self, now: Instant) -> bool {
+        self.links.values().any(|link| link.is_complete && !link.is_silent(now))
+    }
+
     /// The stream has ended. What it sent stays for a while if it was complete.
     pub(in crate::picture) fn disconnect(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {

@@ -180,7 +180,8 @@ impl Folder {
         let published_files = PublishedFiles::new(published, is_takeover);
         let is_compared = self.is_first_look || is_takeover;
         if is_compared {
-            self.mounts.learn(published, |mount| published_files.lacking(&scan, mount));
+            let lacking = |mount: &Path| published_files.lacking(&scan, mount);
+            self.mounts.learn(published, is_takeover, lacking);
         }
         self.refuse_what_looks_like_an_accident(&scan, published, is_compared)?;
         self.device = Some(scan.device);

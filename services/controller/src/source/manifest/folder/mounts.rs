@@ -4,8 +4,8 @@
 //! object of a manifest in a mount carries the mount's path in an annotation, so that a restart
 //! knows the mounts of an earlier run. Numbers of devices do not survive a restart of the machine.
 //!
-//! A folder in place of a mount that has every file which the mount was missed for is the same one in
-//! another place, such as a copy on another machine.
+//! What lies in place of a mount of an earlier run came to light when the mount went. Another controller may have its
+//! mounts in other places: a folder that has every file which a mount of it was missed for is the same one.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,25 +26,39 @@ pub(super) struct Mounts(BTreeMap<PathBuf, Device>);
 enum Device {
     /// Its number, in this run.
     Number(u64),
-    /// The mount is known from an earlier run, or from another controller.
-    Earlier {
+    /// The mount is known from an earlier run.
+    Earlier,
+    /// The mount is known from another controller, or the folder itself was one in an earlier run.
+    Elsewhere {
         /// The files that something is published from and that were not there, in the folder.
         lacking: BTreeSet<PathBuf>,
     },
 }
 
 impl Mounts {
-    /// Takes up the mounts of an earlier run, or of another controller, but for those that are known. `lacking`
-    /// returns the files in a mount that something is published from and that are not there.
+    /// Takes up the mounts of an earlier run, or after a takeover those of another controller that are not known.
+    /// `lacking` returns the files in a mount that something is published from and that are not there.
     pub(super) fn learn(
         &mut self,
         published: &dyn PublishedObjects,
+        is_takeover: bool,
         lacking: impl Fn(&Path) -> BTreeSet<PathBuf>,
     ) {
         for path in published_mounts(published) {
-            if let Entry::Vacant(unknown) = self.0.entry(path) {
-                let lacking = lacking(unknown.key());
-                unknown.insert(Device::Earlier { lacking });
+            match self.0.entry(path) {
+                Entry::Vacant(unknown) if is_takeover || unknown.key().as_os_str().is_empty() => {
+                    let lacking = lacking(unknown.key());
+                    unknown.insert(Device::Elsewhere { lacking });
+                }
+                Entry::Vacant(unknown) => {
+                    unknown.insert(Device::Earlier);
+                }
+                Entry::Occupied(mut known) => {
+                    let more = lacking(known.key());
+                    if let Device::Elsewhere { lacking } = known.get_mut() {
+                        lacking.extend(more);
+                    }
+                }
             }
         }
     }
@@ -66,7 +80,7 @@ impl Mounts {
     /// In one run its device says so.
     pub(super) fn lack_root(&self, scan: &Scan) -> bool {
         let root = Path::new("");
-        let known = self.0.get(root).filter(|device| matches!(device, Device::Earlier { .. }));
+        let known = self.0.get(root).filter(|device| matches!(device, Device::Elsewhere { .. }));
         known.is_some_and(|device| device.is_missed(scan)) && !scan.mounts.contains_key(root)
     }
 
@@ -91,8 +105,10 @@ impl Device {
     /// Whether a folder that is no mount lacks files of this one.
     fn is_missed(&self, scan: &Scan) -> bool {
         match self {
-            Self::Number(_) => true,
-            Self::Earlier { lacking } => lacking.iter().any(|path| !scan.files.contains_key(path)),
+            Self::Number(_) | Self::Earlier => true,
+            Self::Elsewhere { lacking } => {
+                lacking.iter().any(|path| !scan.files.contains_key(path))
+            }
         }
     }
 }

@@ -605,6 +605,13 @@ fn a_mount_that_goes_is_no_removal_neither_in_a_run_nor_over_a_restart() {
     story.restart();
     assert_eq!(story.update().notices.len(), 1);
     assert_eq!(story.published, before);
+    // An older copy, which the mount had hidden.
+    story.restart();
+    story.write("usb/c.yaml", config_map("c", "older"));
+    assert_eq!(story.update().notices.len(), 1);
+    assert_eq!(story.published, before);
+    story.delete("usb/c.yaml");
+    story.update();
     // Something else, and empty, is mounted there; and then the right one, under another number.
     story.mounts.insert("usb".into(), 8);
     assert_eq!(story.update().events, NOTHING);

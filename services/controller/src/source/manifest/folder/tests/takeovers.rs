@@ -108,6 +108,27 @@ fn the_files_of_a_mount_that_only_the_writer_has_stay() {
 }
 
 #[test]
+fn a_folder_in_place_of_a_mount_needs_the_files_that_came_since_too() {
+    let mut writer = Story::new();
+    writer.write("usb/b.yaml", config_map("b", "1"));
+    writer.write("open.yaml", config_map("open", "1"));
+    writer.mounts.insert("usb".into(), 7);
+    writer.settle();
+    let mut standby = Story::new();
+    standby.write("open.yaml", config_map("open", "1"));
+    standby.update();
+    standby.take_over(&writer);
+    writer.write("usb/c.yaml", config_map("c", "1"));
+    writer.settle();
+    standby.take_over(&writer);
+    standby.write("usb/b.yaml", config_map("b", "1"));
+    assert_eq!(standby.update().events, NOTHING, "one is not there yet");
+    standby.write("usb/c.yaml", config_map("c", "1"));
+    standby.update();
+    assert_eq!(keys(&standby), keys(&writer));
+}
+
+#[test]
 fn a_folder_that_is_no_mount_takes_nothing_over_from_a_mount_with_more_files() {
     let (mut writer, mut standby) = pair(&[("c.yaml", config_map("c", "1"))]);
     writer.mounts.insert(PathBuf::new(), 7);
