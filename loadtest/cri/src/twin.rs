@@ -10,8 +10,10 @@
 //! | `faults` | what goes wrong, by a seed |
 //! | `record` | what a client asked for |
 //! | `feed` | the events of one subscription, with their faults |
+//! | `connection` | a connection, which ends with its server |
 //! | `runtime`, `images`, `events` | the services on the wire |
 
+mod connection;
 mod events;
 mod faults;
 mod feed;
@@ -33,7 +35,9 @@ use headwater_daemon::DaemonError;
 use tokio::net::UnixListener;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Server;
 use tonic::{Response, Status};
 
@@ -43,6 +47,7 @@ pub use record::RecordedRequest;
 pub use state::PullOutcome;
 
 use crate::error::LabError;
+use connection::Connection;
 use faults::Faults;
 use feed::Happening;
 use record::Record;
@@ -63,7 +68,15 @@ pub struct Twin {
     shared: Arc<Core>,
     socket: PathBuf,
     /// `None`: nothing listens.
-    server: Option<JoinHandle<()>>,
+    server: Option<TwinServer>,
+}
+
+/// What listens, and its connections.
+#[derive(Debug)]
+struct TwinServer {
+    listening: JoinHandle<()>,
+    /// Ends the connections when it is dropped.
+    connections: DropGuard,
 }
 
 /// The services on the wire.
@@ -133,10 +146,11 @@ impl Twin {
 
     /// Ends every connection; nothing listens until [`restart`](Self::restart).
     pub async fn stop(&mut self) {
-        let Some(server) = self.server.take() else { return };
-        server.abort();
+        let Some(TwinServer { listening, connections }) = self.server.take() else { return };
+        listening.abort();
         // An aborted task ends with an error.
-        let _ = server.await;
+        let _ = listening.await;
+        drop(connections);
         let _ = std::fs::remove_file(&self.socket);
     }
 
@@ -216,22 +230,27 @@ impl Twin {
 impl Drop for Twin {
     fn drop(&mut self) {
         if let Some(server) = &self.server {
-            server.abort();
+            server.listening.abort();
         }
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-fn serve(shared: &Arc<Core>, socket: &Path) -> Result<JoinHandle<()>, LabError> {
+fn serve(shared: &Arc<Core>, socket: &Path) -> Result<TwinServer, LabError> {
     let listener = UnixListener::bind(socket).map_err(DaemonError::file(socket))?;
     let services = Services(Arc::clone(shared));
     let server = Server::builder()
         .add_service(RuntimeServiceServer::new(services.clone()))
         .add_service(ImageServiceServer::new(services.clone()))
         .add_service(EventsServer::new(services));
-    let serving = server.serve_with_incoming(UnixListenerStream::new(listener));
+    let connections = CancellationToken::new();
+    let end = connections.clone();
+    let accepted = UnixListenerStream::new(listener)
+        .map(move |stream| stream.map(|stream| Connection::new(stream, &end)));
+    let serving = server.serve_with_incoming(accepted);
     // It ends with an error when the listener does; then clients say so.
-    Ok(tokio::spawn(async move { drop(serving.await) }))
+    let listening = tokio::spawn(async move { drop(serving.await) });
+    Ok(TwinServer { listening, connections: connections.drop_guard() })
 }
 
 /// Whether the kernel killed a process for memory.
