@@ -1,5 +1,5 @@
 //! What a runtime says of itself: its version, its handlers and their features. An upgrade or another configuration changes
-//! them while the pod worker runs.
+//! them while the pod worker runs. What else it says is read once: its kind, the driver of cgroups and the image of sandboxes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -275,7 +275,7 @@ pub trait Runtime: Send + Sync + 'static {
 /// What a runtime can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Name and version when the runtime was opened, in the form of the Node object: `process://0.1.0`.
+    /// Name and version, in the form of the Node object: `process://0.1.0`. See [`Runtime::version`].
     pub version: String,
     /// Pods have sandboxes, which are opened and closed. Without them a pod is always ready for
     /// its containers.
