@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri::spec::Forbidden;
-use headwater_cri_lab::BUSYBOX_IMAGE;
+use headwater_cri_lab::{BUSYBOX_IMAGE, Twin};
 use headwater_devices::DevicePlugins;
 use headwater_edged::runtime::LogQuery;
 use headwater_edged::{
@@ -196,6 +196,13 @@ impl Bench {
             |event: Value| format!("{}: {}", text(&event, "reason"), text(&event, "message"));
         events.map(line).collect()
     }
+}
+
+/// A twin of a runtime, in a folder that goes with the test.
+pub(crate) fn start_twin() -> (TempDir, Twin) {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    (scratch, twin)
 }
 
 /// The log files of a pod's container, which has the pod's name.

@@ -10,7 +10,7 @@ use headwater_cri_lab::{
 use headwater_edged::{Handle, Settings};
 use tempfile::TempDir;
 
-use crate::bench::{Bench, is_running, until};
+use crate::bench::{Bench, is_running, start_twin, until};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -31,8 +31,7 @@ async fn on_a_twin() -> (TempDir, Twin, Bench, Handle) {
 
 /// The same, with other settings.
 async fn on_a_twin_with(set: impl FnOnce(&mut Settings)) -> (TempDir, Twin, Bench, Handle) {
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (scratch, twin) = start_twin();
     twin.add_image(BUSYBOX_IMAGE);
     let mut bench = Bench::new(twin.socket());
     set(&mut bench.settings);

@@ -3,10 +3,10 @@
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::{ListPodSandboxRequest, PodSandboxState};
 use headwater_cri::spec::POD_NAME;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Twin};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, until};
+use crate::bench::{Bench, is_running, start_twin, until};
 
 const REASON: &str = "CreateContainerConfigError";
 const WORDS: &str = "spec.hostNetwork: the node forbids it";
@@ -24,8 +24,7 @@ async fn a_pod_that_the_node_forbids_meanwhile_ends_and_fails_with_the_words_for
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (_scratch, twin) = start_twin();
     twin.add_image(BUSYBOX_IMAGE);
     let client = CriClient::new(twin.socket());
     let mut bench = Bench::new(twin.socket());

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use headwater_cri_lab::{Containerd, Fault, Image, Login, Machine, PullOutcome, Twin};
+use headwater_cri_lab::{Containerd, Fault, Image, Login, Machine, PullOutcome};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, until};
+use crate::bench::{Bench, is_running, start_twin, until};
 use crate::fake_edge::statuses;
 use crate::life::{FOREVER, gone, start};
 
@@ -191,8 +191,7 @@ async fn a_name_that_names_no_image_and_an_image_that_is_not_to_be_pulled_are_to
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (_scratch, twin) = start_twin();
     let bench = Bench::new(twin.socket());
     let edged = bench.edged().await;
     let named = pod_of(&bench, "named", "localhost/Web:1");
@@ -229,8 +228,7 @@ async fn a_hundred_pods_of_one_image_make_one_pull() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (_scratch, twin) = start_twin();
     let image = "localhost/web:1";
     twin.set_pull(image, PullOutcome::Pulled);
     twin.fail_next("PullImage", Fault::Slow(Duration::from_secs(1)));

@@ -2,10 +2,10 @@
 
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::ListPodSandboxRequest;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Twin};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running};
+use crate::bench::{Bench, is_running, start_twin};
 use crate::faults::RATES;
 use crate::life::{FOREVER, gone, start};
 
@@ -66,8 +66,7 @@ async fn a_restart_of_all_containers_happens_once_whatever_fails() {
     }
     for seed in SEEDS {
         eprintln!("seed {seed}");
-        let scratch = tempfile::tempdir().expect("a folder");
-        let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+        let (_scratch, twin) = start_twin();
         twin.add_image(BUSYBOX_IMAGE);
         let bench = Bench::new(twin.socket());
         let edged = bench.edged().await;

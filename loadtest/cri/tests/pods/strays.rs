@@ -8,9 +8,9 @@ use headwater_cri::proto::{
     ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
 };
 use headwater_cri::spec::{DIR_LABEL, NODE_LABEL, POD_NAME, POD_UID};
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Twin};
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd};
 
-use crate::bench::{Bench, is_running, uid, until};
+use crate::bench::{Bench, is_running, start_twin, uid, until};
 
 async fn sandboxes(client: &CriClient) -> Vec<PodSandbox> {
     let listed = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
@@ -43,8 +43,7 @@ async fn a_pod_without_a_record_ends_and_those_of_other_nodes_stay() {
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (_scratch, twin) = start_twin();
     twin.add_image(BUSYBOX_IMAGE);
     let client = CriClient::new(twin.socket());
     let mut bench = Bench::new(twin.socket());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use headwater_cri_lab::{Containerd, Restart, Twin};
+use headwater_cri_lab::{Containerd, Restart};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, until};
+use crate::bench::{Bench, start_twin, until};
 
 /// Waits until the latest Node has this version of the runtime, and returns the handlers that it states.
 async fn handlers(bench: &Bench, version: &str) -> Value {
@@ -25,8 +25,7 @@ async fn a_node_states_the_version_and_the_handlers_of_a_runtime_that_was_upgrad
     if !Containerd::is_possible() {
         return;
     }
-    let scratch = tempfile::tempdir().expect("a folder");
-    let mut twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
+    let (_scratch, mut twin) = start_twin();
     let mut bench = Bench::new(twin.socket());
     bench.settings.node_check = Duration::from_millis(50);
     let edged = bench.edged().await;
