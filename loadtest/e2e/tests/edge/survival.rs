@@ -4,8 +4,10 @@
 //!
 //! What containerd itself cannot know is left out. A run whose start was cut off may have begun: it is a run of its own
 //! with the reason `StartError` or `ContainerStatusUnknown`, and another follows. An end is lost if containerd and the pod
-//! worker are killed before either has written it down. A shim that containerd was starting when it was killed stays, and
-//! holds nothing. So does the network of a sandbox that it had not written down: see [`remains::left`].
+//! worker are killed before either has written it down. A line of a log is lost if containerd is killed after it has read
+//! the line from the container's pipe and before it has written the line to the file. A shim that containerd was starting
+//! when it was killed stays, and holds nothing. So does the network of a sandbox that it had not written down: see
+//! [`remains::left`].
 //!
 //! `HEADWATER_CONTAINERS_ROUNDS=N` for more rounds, `HEADWATER_CONTAINERS_SEED=N` for the same ones again. (What the
 //! machine does meanwhile is not in the seed: a failure may need several tries.)
@@ -78,7 +80,10 @@ fn containers_survive_the_kill_of_everything_around_them() {
         thread::sleep(after);
         let from = Timestamp::now();
         gateway.kill(&parts);
-        kills += usize::from(parts.contains(&Part::Containerd));
+        if parts.contains(&Part::Containerd) {
+            kills += 1;
+            workload.add_runtime_kill(from, Timestamp::now());
+        }
         thread::sleep(away);
         gateway.start_again(&parts);
         if parts.contains(&Part::Edged) && parts.contains(&Part::Containerd) {

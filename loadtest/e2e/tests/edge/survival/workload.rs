@@ -47,11 +47,13 @@ pub(super) struct Workload {
     kills: u64,
     /// The times in seconds in which neither the runtime nor the pod worker could write down an end.
     gaps: Vec<(i64, i64)>,
+    /// The times between which the runtime was killed.
+    runtime_kills: Vec<(Timestamp, Timestamp)>,
 }
 
 impl Workload {
     pub(super) fn new(notes: PathBuf) -> Self {
-        Self { notes, jobs: Vec::new(), kills: 0, gaps: Vec::new() }
+        Self { notes, jobs: Vec::new(), kills: 0, gaps: Vec::new(), runtime_kills: Vec::new() }
     }
 
     pub(super) fn add_jobs(&mut self, round: usize, chance: &mut Chance) {
@@ -70,6 +72,11 @@ impl Workload {
     /// it had not written down, is lost.
     pub(super) fn add_gap(&mut self, from: Timestamp, to: Timestamp) {
         self.gaps.push((from.as_second() - 1, to.as_second()));
+    }
+
+    /// The runtime was killed: a line that it had read from the container, and not written yet, is lost.
+    pub(super) fn add_runtime_kill(&mut self, from: Timestamp, to: Timestamp) {
+        self.runtime_kills.push((from, to));
     }
 
     pub(super) fn manifests(&self) -> String {
@@ -224,7 +231,8 @@ impl Workload {
         is_in_gap && one["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
     }
 
-    /// It was never touched: one start, and every line of it once and in its turn.
+    /// It was never touched: one start, and every line of it once and in its turn. A kill of the runtime may cost one line,
+    /// at the time of the kill.
     fn check_steady(&self, gateway: &Gateway) -> Result<(), String> {
         let status = status(gateway, STEADY)?;
         if self.starts(STEADY).len() != 1 || status["containerStatuses"][0]["restartCount"] != 0 {
@@ -234,14 +242,25 @@ impl Workload {
         let files = gateway.log(STEADY, &uid, STEADY);
         let text: String =
             files.iter().map(|file| fs::read_to_string(file).unwrap_or_default()).collect();
-        let numbers: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.rsplit_once("F line ").map(|(_, number)| number))
-            .collect();
-        let right: Vec<String> = (0..numbers.len()).map(|number| number.to_string()).collect();
-        if numbers.len() < 10 || right.iter().ne(numbers.iter()) {
-            let first = right.iter().zip(&numbers).find(|(right, number)| right != number);
-            return Err(format!("{} lines, the first wrong one: {first:?}", numbers.len()));
+        let lines: Vec<(Timestamp, u64)> = text.lines().filter_map(log_line).collect();
+        if lines.len() < 10 || lines[0].1 != 0 {
+            return Err(format!(
+                "{} lines of {STEADY}, the first: {:?}",
+                lines.len(),
+                lines.first()
+            ));
+        }
+        let mut kills = self.runtime_kills.clone();
+        for (before, after) in lines.iter().zip(&lines[1..]) {
+            let killed = kills.iter().position(|(from, to)| *from <= after.0 && before.0 <= *to);
+            match (after.1.checked_sub(before.1), killed) {
+                (Some(1), _) => {}
+                // A second lost line at the same kill is a fault.
+                (Some(2), Some(kill)) => {
+                    kills.remove(kill);
+                }
+                _ => return Err(format!("lines of {STEADY}: {after:?} follows {before:?}")),
+            }
         }
         Ok(())
     }
@@ -323,6 +342,13 @@ fn has_no_end(one: &Value) -> bool {
     let last = &one["lastState"]["terminated"];
     let reasons = [Value::Null, "StartError".into(), "ContainerStatusUnknown".into()];
     last["startedAt"].is_null() && reasons.contains(&last["reason"])
+}
+
+/// The time and the number of a line of the steady container, from a file in the format of CRI.
+fn log_line(line: &str) -> Option<(Timestamp, u64)> {
+    let (time, _) = line.split_once(' ')?;
+    let (_, number) = line.rsplit_once(" F line ")?;
+    Some((time.parse().ok()?, number.parse().ok()?))
 }
 
 /// A time of a status in seconds, and 0 for none.
