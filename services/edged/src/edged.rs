@@ -88,6 +88,9 @@ pub enum EdgedError {
     /// The pod worker's own files cannot be read.
     #[error("the directory of pods cannot be opened")]
     Store(#[from] FileError),
+    /// The runtime does not name the pods that have no record.
+    #[error("the runtime does not name the pods that have no record")]
+    Strays(#[source] RuntimeError),
     /// Pods still run that were to end.
     #[error("containers of these pods still run: {pods}")]
     PodsLeft {

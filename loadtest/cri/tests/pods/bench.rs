@@ -45,6 +45,8 @@ pub(crate) struct Bench {
     pub(crate) device_plugin_dir: Option<PathBuf>,
     /// What the node forbids its pods.
     pub(crate) forbidden: Forbidden,
+    /// The folder of the node's own pods, if it has one.
+    pub(crate) static_pods: Option<PathBuf>,
     socket: PathBuf,
 }
 
@@ -71,6 +73,7 @@ impl Bench {
             cluster_dns,
             device_plugin_dir: None,
             forbidden: Forbidden::default(),
+            static_pods: None,
             socket,
         }
     }
@@ -81,12 +84,18 @@ impl Bench {
     }
 
     pub(crate) async fn edged(&self) -> Handle {
+        self.edged_after(|| {}).await
+    }
+
+    /// A pod worker that starts after `opened`, which is called once its runtime is open.
+    pub(crate) async fn edged_after(&self, opened: impl FnOnce()) -> Handle {
         let node = "gw-1".parse().expect("a node name");
         let dir = self.edged_dir();
         // The runtime is given; its kind only decides how many pods there is room for.
         let kind = RuntimeKind::Hollow;
         let mut config = EdgedConfig::new(node, self.dir.path().join("edge.sock"), dir, kind);
         config.settings = self.settings.clone();
+        config.static_pods.clone_from(&self.static_pods);
         if let Some(dir) = &self.device_plugin_dir {
             config.devices = Some(Arc::new(DevicePlugins::new(dir)));
         }
@@ -104,6 +113,7 @@ impl Bench {
         let runtime =
             headwater_cri::open(&cri, &config.node, &config.dir, &config.settings, notices);
         let runtime = runtime.await.expect("the runtime opens");
+        opened();
         Edged::spawn_with(config, runtime, noticed).await.expect("the pod worker starts")
     }
 

@@ -1,7 +1,7 @@
 //! The pod worker's own files of pods: the record of every pod on this node, and the status that was
 //! last reported of it. They are the same for every runtime.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::RwLock;
 
 use super::durable_file;
 use super::file_error::{FileError, blocking};
@@ -26,12 +27,30 @@ pub(crate) struct PodStore {
     /// `None`: the runtime's pods end with this process, and so do their records.
     paths: Option<Paths>,
     pods: Mutex<BTreeMap<PodUid, PodRecord>>,
+    /// The pods whose records could not be read: only the names of their logs are known of them.
+    unread: Mutex<BTreeSet<PodUid>>,
+    /// One worker writes the record of a pod, and many write those of their pods at a time. What is recovered is written while
+    /// no worker writes: both may have the same pod.
+    writing: RwLock<()>,
 }
 
 impl PodStore {
     /// A store without files, for pods that end with this process.
     pub(crate) fn in_memory() -> Self {
-        Self { paths: None, pods: Mutex::default() }
+        Self::new(None, BTreeMap::new(), BTreeSet::new())
+    }
+
+    fn new(
+        paths: Option<Paths>,
+        pods: BTreeMap<PodUid, PodRecord>,
+        unread: BTreeSet<PodUid>,
+    ) -> Self {
+        Self {
+            paths,
+            pods: Mutex::new(pods),
+            unread: Mutex::new(unread),
+            writing: RwLock::default(),
+        }
     }
 
     /// Opens the store in the pod worker's directory and reads all records.
@@ -44,7 +63,7 @@ impl PodStore {
         let paths = Paths::new(dir);
         let path = paths.pods();
         create_pods(paths.above(), &path).map_err(FileError::new("create", &path))?;
-        let mut pods = BTreeMap::new();
+        let (mut pods, mut unread) = (BTreeMap::new(), BTreeSet::new());
         for entry in entries(&path).map_err(FileError::new("list", &path))? {
             match read(&paths, &entry.path()) {
                 Ok(Some(record)) => {
@@ -62,11 +81,12 @@ impl PodStore {
                         path = %path.display(), pod = %record.key, %error,
                         "a pod's record cannot be read; its logs name the pod"
                     );
+                    unread.insert(record.uid.clone());
                     pods.insert(record.uid.clone(), record);
                 }
             }
         }
-        Ok(Self { paths: Some(paths), pods: Mutex::new(pods) })
+        Ok(Self::new(Some(paths), pods, unread))
     }
 
     /// The records of all pods.
@@ -85,9 +105,39 @@ impl PodStore {
     /// # Errors
     /// The errors of the file system. The pod has no record.
     pub(crate) async fn insert(&self, record: &PodRecord) -> Result<(), FileError> {
+        let _writing = self.writing.read().await;
         if self.contains(&record.uid) {
             return Ok(());
         }
+        self.write_record(record).await
+    }
+
+    /// Writes a record that was recovered: of a pod that has none, or whose record could not be read. Does nothing if the
+    /// pod's record is known.
+    ///
+    /// # Errors
+    /// The errors of the file system. The pod has the record of before, if it had one.
+    pub(crate) async fn insert_recovered(&self, record: &PodRecord) -> Result<(), FileError> {
+        let _writing = self.writing.write().await;
+        if self.contains(&record.uid) && !self.unread().contains(&record.uid) {
+            return Ok(());
+        }
+        self.write_record(record).await?;
+        self.with_unread(|unread| unread.remove(&record.uid));
+        Ok(())
+    }
+
+    /// The pods whose records could not be read.
+    pub(crate) fn unread(&self) -> BTreeSet<PodUid> {
+        self.with_unread(|unread| unread.iter().cloned().collect())
+    }
+
+    /// Nothing more will be known of these pods than the names of their logs.
+    pub(crate) fn settle(&self, pods: &BTreeSet<PodUid>) {
+        self.with_unread(|unread| unread.retain(|pod| !pods.contains(pod)));
+    }
+
+    async fn write_record(&self, record: &PodRecord) -> Result<(), FileError> {
         if let Some(paths) = self.paths.clone() {
             let record = record.clone();
             blocking(move || {
@@ -205,12 +255,18 @@ impl PodStore {
             .await?;
         }
         self.with(|pods| pods.remove(pod));
+        self.with_unread(|unread| unread.remove(pod));
         Ok(())
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<PodUid, PodRecord>) -> T) -> T {
         // No code under this lock panics half-way: the map is whole even if a thread died.
         work(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_unread<T>(&self, work: impl FnOnce(&mut BTreeSet<PodUid>) -> T) -> T {
+        // As in `with`.
+        work(&mut self.unread.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -244,7 +300,8 @@ fn uid_of(dir: &Path) -> io::Result<PodUid> {
 }
 
 /// The record of a pod that cannot be read, from the name of its logs. The pod ends in its turn, and
-/// nothing runs beside its successor.
+/// nothing runs beside its successor. A runtime that keeps names has more of it: see
+/// [`PodStore::unread`].
 fn recover(paths: &Paths, dir: &Path) -> Option<PodRecord> {
     let uid = uid_of(dir).ok()?;
     let key = entries(&paths.all_logs()).ok()?.iter().find_map(|entry| {
@@ -323,6 +380,52 @@ mod tests {
         for uid in ["u1", "u2", "u3"] {
             assert!(dir.path().join("pods").join(uid).join("containers/main/0").is_dir(), "{uid}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_recovered_record_takes_the_place_of_one_that_cannot_be_read_and_of_no_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        PodStore::open(dir.path()).expect("opens").insert(&record("u2")).await.expect("written");
+        fs::create_dir_all(dir.path().join("pods/u1/containers/main/0")).expect("a run");
+        fs::write(dir.path().join("pods/u1/pod.json"), "torn").expect("written");
+        fs::create_dir_all(dir.path().join("logs/shop_web_u1")).expect("logs");
+
+        let store = PodStore::open(dir.path()).expect("opens");
+        let torn = record("u1").uid;
+        assert_eq!(store.unread(), BTreeSet::from([torn.clone()]));
+        // What a worker has of the pod comes from the record that is known.
+        store.insert(&record("u1")).await.expect("ignored");
+        assert_eq!(store.unread(), BTreeSet::from([torn]));
+        let recovered = |uid: &str| PodRecord { is_static: true, grace_seconds: 5, ..record(uid) };
+        for uid in ["u1", "u2", "u3"] {
+            store.insert_recovered(&recovered(uid)).await.expect("inserted");
+        }
+        let expected = [recovered("u1"), record("u2"), recovered("u3")];
+        assert_eq!(store.pods(), expected);
+        assert_eq!(store.unread(), BTreeSet::new());
+        let again = PodStore::open(dir.path()).expect("opens");
+        assert_eq!((again.pods(), again.unread()), (expected.to_vec(), BTreeSet::new()));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_worker_and_a_recovery_never_write_the_record_of_one_pod_both() {
+        /// So often both begin at a time.
+        const ROUNDS: usize = 20;
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = std::sync::Arc::new(PodStore::open(dir.path()).expect("opens"));
+        for round in 0..ROUNDS {
+            let own = record(&format!("u{round}"));
+            let recovered = PodRecord { grace_seconds: 5, ..own.clone() };
+            let worker = tokio::spawn({
+                let store = store.clone();
+                async move { store.insert(&own).await }
+            });
+            store.insert_recovered(&recovered).await.expect("inserted");
+            worker.await.expect("it ends").expect("inserted");
+        }
+        let again = PodStore::open(dir.path()).expect("opens");
+        assert_eq!(again.pods(), store.pods(), "the disk and the memory have the same records");
+        assert_eq!(again.pods().len(), ROUNDS);
     }
 
     #[tokio::test]

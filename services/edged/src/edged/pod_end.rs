@@ -9,7 +9,7 @@ use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::{Edged, EdgedError, stray_pods};
+use super::{Edged, EdgedError, open_runtime, stray_pods};
 use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
@@ -39,18 +39,28 @@ impl Edged {
     /// # Errors
     /// See [`EdgedError`]. Nothing was ended.
     pub async fn end_pods(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
-        Ok(end(config, grace).await?.1)
+        let (runtime, noticed) = open(&config).await?;
+        if runtime.features().persistent {
+            // The others end in any case.
+            stray_pods::recover_again(&runtime, &PodStore::open(&config.dir)?).await;
+        }
+        end(config, &runtime, noticed, grace).await
     }
 
     /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
     /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last: a pod whose
-    /// end was reported does not run again.
+    /// end was reported does not run again. A pod without a record ends too, unless the runtime keeps no name of it.
     ///
     /// # Errors
-    /// See [`EdgedError`]. It can be repeated.
+    /// See [`EdgedError`]: also if the runtime does not say which pods have no record, which would run on beside the next
+    /// runtime. It can be repeated.
     pub async fn clear(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
         let (dir, removed_at_once) = (config.dir.clone(), config.settings.remove_workers);
-        let (runtime, pods) = end(config, grace).await?;
+        let (runtime, noticed) = open(&config).await?;
+        if runtime.features().persistent {
+            stray_pods::recover(&runtime, &PodStore::open(&config.dir)?).await?;
+        }
+        let pods = end(config, &runtime, noticed, grace).await?;
         if !pods.left.is_empty() {
             let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
@@ -67,21 +77,26 @@ impl Edged {
     }
 }
 
-async fn end(config: EdgedConfig, grace: Duration) -> Result<(NodeRuntime, EndedPods), EdgedError> {
-    let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
+async fn open(config: &EdgedConfig) -> Result<(NodeRuntime, mpsc::Receiver<PodUid>), EdgedError> {
     let (notices, noticed) = mpsc::channel::<PodUid>(super::NOTICES_MAX);
-    let runtime = super::open_runtime(&config, notices).await?;
-    if runtime.features().persistent {
-        stray_pods::recover(&runtime, &PodStore::open(&config.dir)?).await;
-    }
-    let records = records(&runtime, &config.dir)?.into_iter();
-    let mut running: Vec<_> = records.filter(|pod| runs(&runtime, pod)).collect();
+    Ok((open_runtime(config, notices).await?, noticed))
+}
+
+async fn end(
+    config: EdgedConfig,
+    runtime: &NodeRuntime,
+    noticed: mpsc::Receiver<PodUid>,
+    grace: Duration,
+) -> Result<EndedPods, EdgedError> {
+    let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
+    let records = records(runtime, &config.dir)?.into_iter();
+    let mut running: Vec<_> = records.filter(|pod| runs(runtime, pod)).collect();
     running.sort_by(|one, other| one.key.cmp(&other.key));
     if !running.is_empty() {
         Edged::start(config, edge, runtime.clone(), noticed, Some(grace))?.ended().await;
     }
-    let (left, ended) = running.into_iter().partition(|pod| runs(&runtime, pod));
-    Ok((runtime, EndedPods { ended, left }))
+    let (left, ended) = running.into_iter().partition(|pod| runs(runtime, pod));
+    Ok(EndedPods { ended, left })
 }
 
 /// The records of pods that outlive their pod worker.

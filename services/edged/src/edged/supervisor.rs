@@ -65,6 +65,8 @@ pub(super) struct Supervisor {
     uids: HashMap<Id, PodUid>,
     /// Whether a listing of the watch has ended.
     is_listed: bool,
+    /// Whether the pods that run without a record have one: before that each of them would be a new pod.
+    has_recovered: bool,
     /// The time by which the pods must have ended, once the machine stops.
     shutdown: Option<Instant>,
     /// The trace contexts of events since the workers last received assignments.
@@ -126,6 +128,7 @@ impl Supervisor {
             tasks: JoinSet::new(),
             uids: HashMap::new(),
             is_listed: false,
+            has_recovered: false,
             shutdown: None,
             traces: ChangeTraces::default(),
             resend_node,
@@ -153,6 +156,10 @@ impl Supervisor {
         let mut relist = tokio::time::interval(self.shared.settings.relist);
         relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut relists = JoinSet::new();
+        let shared = self.shared.clone();
+        relists.spawn(async move {
+            stray_pods::recover_at_start(&shared.runtime, &shared.store).await;
+        });
         loop {
             if self.shutdown.is_some() && self.tasks.is_empty() {
                 return 0;
@@ -199,7 +206,9 @@ impl Supervisor {
                     let shared = self.shared.clone();
                     relists.spawn(async move {
                         match shared.runtime.relist().await {
-                            Ok(()) => stray_pods::recover(&shared.runtime, &shared.store).await,
+                            Ok(()) => {
+                                stray_pods::recover_again(&shared.runtime, &shared.store).await;
+                            }
                             Err(error) => {
                                 let message = error_chain(&error);
                                 tracing::warn!(message, "the runtime cannot be listed");
@@ -207,7 +216,10 @@ impl Supervisor {
                         }
                     });
                 }
-                Some(_) = relists.join_next() => self.reconcile(),
+                Some(_) = relists.join_next() => {
+                    self.has_recovered = true;
+                    self.reconcile();
+                }
                 Some(Eviction { pod, message, within, signal }) = evicted.recv() => {
                     if let Some(worker) = self.workers.get(&pod) {
                         // A worker with a full inbox works: the next measurement asks again.
@@ -297,7 +309,8 @@ impl Supervisor {
 
     /// Brings the set of workers, and their assignments, in line with the desired state.
     fn reconcile(&mut self) {
-        if self.shutdown.is_some() || self.shared.cancel.is_cancelled() {
+        let stops = self.shutdown.is_some() || self.shared.cancel.is_cancelled();
+        if stops || !self.has_recovered {
             return;
         }
         self.set_runtime_classes();
