@@ -58,6 +58,7 @@ fn record(
         key: ResourceKey::new(Some(text(POD_NAMESPACE)?), "pod", text(POD_NAME)?).ok()?,
         grace_seconds: grace.unwrap_or(GRACE_DEFAULT.as_secs()),
         seen_at: time(created_at).unwrap_or_else(Timestamp::now),
+        seen_in_boot: None,
         is_static: annotations.get(SOURCE).is_some_and(|source| source == FILE),
     })
 }

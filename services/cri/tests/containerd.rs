@@ -54,6 +54,7 @@ fn record() -> PodRecord {
         key: "shop/pod/web".parse().expect("a key"),
         grace_seconds: 30,
         seen_at: jiff::Timestamp::UNIX_EPOCH,
+        seen_in_boot: None,
         is_static: false,
     }
 }

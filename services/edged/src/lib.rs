@@ -15,9 +15,10 @@
 //!
 //! | module | job | uses |
 //! |---|---|---|
-//! | [`pod`] | a pod's identity, its record, facts of its spec | |
+//! | [`pod`] | a pod's identity, its record, facts of its spec | `boot_time` |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
 //! | `backoff` | waits that double | |
+//! | [`boot_time`] | times in a boot of the machine | |
 //! | `unix_channel` | gRPC over a unix socket | |
 //! | [`pod_fields`] | what a runtime does with each field of a pod (pure) | |
 //! | `event` | Events, counted and at a bounded rate (pure) | `pod` |
@@ -40,6 +41,7 @@
 
 mod api;
 mod backoff;
+pub mod boot_time;
 mod collection;
 pub mod config;
 pub mod container;

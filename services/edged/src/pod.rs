@@ -12,6 +12,8 @@ use k8s_openapi::api::core::v1::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::boot_time::BootTime;
+
 /// Kubernetes' grace period of a pod that states none.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -64,8 +66,11 @@ pub struct PodRecord {
     pub key: ResourceKey,
     /// Its grace period in seconds.
     pub grace_seconds: u64,
-    /// When this node first saw the pod.
+    /// When this node first saw the pod, by the clock of the wall.
     pub seen_at: Timestamp,
+    /// The same by the clock of the boot; `None` in records of earlier versions, and in those that were recovered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_in_boot: Option<BootTime>,
     /// Whether it comes from a file of the node. The cloud receives its status for the pod that mirrors it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_static: bool,
@@ -76,7 +81,7 @@ impl PodRecord {
     pub fn of(key: &ResourceKey, uid: &PodUid, pod: &Pod, seen_at: Timestamp) -> Self {
         let grace_seconds = grace(pod).as_secs();
         let (uid, key) = (uid.clone(), key.clone());
-        Self { uid, key, grace_seconds, seen_at, is_static: false }
+        Self { uid, key, grace_seconds, seen_at, seen_in_boot: None, is_static: false }
     }
 
     /// The pod's grace period.
@@ -465,5 +470,19 @@ mod tests {
         });
         let record: PodRecord = serde_json::from_value(record).expect("a record");
         assert_eq!(record.grace(), GRACE_MAX);
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_one_of_an_earlier_version_has_no_time_of_a_boot() {
+        let seen_in_boot = Some(BootTime { boot_id: "b".to_owned(), since_boot_ms: 7 });
+        let earlier = json!({
+            "uid": "u", "key": "ns/pod/p", "grace_seconds": 3, "seen_at": Timestamp::UNIX_EPOCH,
+        });
+        let read = |record| serde_json::from_value::<PodRecord>(record).expect("a record");
+        let written = |record: &PodRecord| serde_json::to_value(record).expect("JSON");
+        let record = read(earlier.clone());
+        assert_eq!((&record.seen_in_boot, written(&record)), (&None, earlier));
+        let record = PodRecord { seen_in_boot, ..record };
+        assert_eq!(read(written(&record)), record);
     }
 }

@@ -13,7 +13,7 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor`, `pull` | the steps, carried out |
-//! | `active_time` | how long the pod has been active (pure) |
+//! | `active_time` | how long the pod has been active, by what the clocks say (pure) |
 //! | `places` | the places of pods that are started or taken down at the same time |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `restart` | the restart of all containers of the pod |
@@ -33,7 +33,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -75,7 +74,7 @@ mod token_tracker;
 mod unverified_tls;
 mod warnings;
 
-use active_time::ActiveTime;
+use active_time::{ActiveTime, Clocks};
 use container_tracker::ContainerTracker;
 pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, PendingResize, WorkerDependencies};
@@ -194,7 +193,7 @@ impl Worker {
         // The record may have been recovered since.
         let seen_at = reported_start.map_or(record.seen_at, |start| start.0.min(record.seen_at));
         let record = PodRecord { seen_at, ..record };
-        let active = ActiveTime::begin(record.seen_at, Timestamp::now(), Instant::now());
+        let active = ActiveTime::begin(&record, &Clocks::read());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
         let probes = shared.probes.pod(&record.uid);
         let failure = assignment.failure.clone();

@@ -311,8 +311,14 @@ fn recover(paths: &Paths, dir: &Path) -> Option<PodRecord> {
         let (namespace, name) = key.split_once('_')?;
         ResourceKey::new(Some(namespace), "pod", name).ok()
     })?;
-    let grace_seconds = GRACE_DEFAULT.as_secs();
-    Some(PodRecord { uid, key, grace_seconds, seen_at: Timestamp::now(), is_static: false })
+    Some(PodRecord {
+        uid,
+        key,
+        grace_seconds: GRACE_DEFAULT.as_secs(),
+        seen_at: Timestamp::now(),
+        seen_in_boot: None,
+        is_static: false,
+    })
 }
 
 #[cfg(test)]
@@ -325,6 +331,7 @@ mod tests {
             key: "shop/pod/web".parse().expect("a key"),
             grace_seconds: 30,
             seen_at: Timestamp::UNIX_EPOCH,
+            seen_in_boot: None,
             is_static: false,
         }
     }

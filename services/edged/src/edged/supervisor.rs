@@ -29,6 +29,7 @@ use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::stray_pods;
 use super::worker_set::{self, WorkedPod, WorkerChange};
 use crate::api::client::EdgeClient;
+use crate::boot_time::BootTime;
 use crate::container::claim::ClaimView;
 use crate::container::qos::QosClass;
 use crate::container::requests::{Amounts, pod_requests};
@@ -421,7 +422,8 @@ impl Supervisor {
                 None => {
                     let pod = desired.pod.decode();
                     let record = PodRecord::of(&key, &desired.uid, &pod, Timestamp::now());
-                    let record = PodRecord { is_static: desired.is_static, ..record };
+                    let (is_static, seen_in_boot) = (desired.is_static, BootTime::now());
+                    let record = PodRecord { is_static, seen_in_boot, ..record };
                     new.push((record, desired.clone()));
                 }
             }

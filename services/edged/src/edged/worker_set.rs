@@ -88,6 +88,7 @@ mod tests {
             key: key(name),
             grace_seconds: 30,
             seen_at: Timestamp::UNIX_EPOCH,
+            seen_in_boot: None,
             is_static: false,
         }
     }

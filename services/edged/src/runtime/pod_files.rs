@@ -608,6 +608,7 @@ mod tests {
             uid: "u1".to_owned().try_into().expect("a UID"),
             grace_seconds: 0,
             seen_at: Timestamp::UNIX_EPOCH,
+            seen_in_boot: None,
             is_static: false,
         };
         let host = dir.path().join("host");

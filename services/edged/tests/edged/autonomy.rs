@@ -173,6 +173,37 @@ async fn an_exit_without_a_pod_worker_is_known_to_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_forward_between_two_pod_workers_ends_no_pod_at_its_deadline() {
+    let bench = Bench::new(&[]);
+    let go = bench.path("go");
+    let script = format!("while [ ! -e {} ]; do sleep 0.02; done", go.display());
+    let mut pod = script_pod("job", "u1", &script);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["activeDeadlineSeconds"] = json!(3600);
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    bench.edge.until_status("job", "a running pod", is_running).await;
+    first.stop().await;
+    // The clock was 50 years slow when the pod began, and is right by now.
+    for (file, field) in [("pod.json", "seen_at"), ("status.json", "startTime")] {
+        let path = bench.edged_dir().join("pods/u1").join(file);
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let mut value: Value = serde_json::from_str(&text).expect("JSON");
+        assert!(value[field].is_string(), "{value}");
+        value[field] = json!("1976-01-01T00:00:00Z");
+        std::fs::write(&path, value.to_string()).expect("written");
+    }
+    let count = bench.edge.operations().len();
+    let second = bench.edged().await;
+    bench.edge.status_after(count, "job").await;
+    std::fs::write(&go, "").expect("written");
+    let has_ended = |s: &Value| s["phase"] == "Succeeded" || s["phase"] == "Failed";
+    let status = bench.edge.until_status("job", "an end", has_ended).await;
+    assert_eq!(status["phase"], "Succeeded", "{status}");
+    second.stop().await;
+}
+
+#[tokio::test]
 async fn a_pod_that_has_ended_stays_so_whatever_becomes_of_its_last_run() {
     let bench = Bench::new(&[]);
     let starts = bench.path("starts");

@@ -27,6 +27,7 @@ fn record() -> PodRecord {
         key: "shop/pod/web".parse().expect("a key"),
         grace_seconds: 5,
         seen_at: jiff::Timestamp::UNIX_EPOCH,
+        seen_in_boot: None,
         is_static: false,
     }
 }

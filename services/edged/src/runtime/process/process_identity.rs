@@ -7,6 +7,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::boot_time::boot_id;
+
 /// A process that is recognized even after its id is used again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ProcessIdentity {
@@ -66,11 +68,6 @@ impl ProcessIdentity {
             result => result,
         }
     }
-}
-
-/// The id of the machine's current boot.
-fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 /// The kernel's facts of a process.
