@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use headwater_edged::or_absent;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{DATA_FILE, Layout, check_driver_name, check_spec_name};
@@ -80,8 +81,8 @@ pub(crate) fn remove_use(layout: &Layout, place: &PodVolume) -> io::Result<()> {
     let PodVolume { pod, spec_name } = place;
     let folder = layout.pod_volume(pod, spec_name);
     remove_target(&layout.target(pod, spec_name))?;
-    gone(fs::remove_file(folder.join(DATA_FILE)))?;
-    gone(fs::remove_dir(&folder))?;
+    or_absent(fs::remove_file(folder.join(DATA_FILE)))?;
+    or_absent(fs::remove_dir(&folder))?;
     // Others may have something there.
     let volumes = layout.pod_volumes(pod);
     for above in volumes.ancestors().take(3) {
@@ -96,7 +97,7 @@ pub(crate) fn remove_use(layout: &Layout, place: &PodVolume) -> io::Result<()> {
 fn remove_target(target: &Path) -> io::Result<()> {
     let is_empty_file =
         fs::symlink_metadata(target).is_ok_and(|found| found.is_file() && found.len() == 0);
-    gone(if is_empty_file { fs::remove_file(target) } else { fs::remove_dir(target) })
+    or_absent(if is_empty_file { fs::remove_file(target) } else { fs::remove_dir(target) })
 }
 
 /// Writes that the volume is about to be staged, and makes the folder for it. It is durable when this returns.
@@ -115,16 +116,9 @@ pub(crate) fn write_stage(layout: &Layout, id: &VolumeId, node: &str) -> io::Res
 /// Removes the folder of a staged volume, which the driver has left empty. Nothing in it is ever removed.
 pub(crate) fn remove_stage(layout: &Layout, id: &VolumeId) -> io::Result<()> {
     let folder = layout.staged(&id.driver, &id.handle);
-    gone(fs::remove_dir(layout.staging_target(&id.driver, &id.handle)))?;
-    gone(fs::remove_file(folder.join(DATA_FILE)))?;
-    gone(fs::remove_dir(&folder))
-}
-
-fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    or_absent(fs::remove_dir(layout.staging_target(&id.driver, &id.handle)))?;
+    or_absent(fs::remove_file(folder.join(DATA_FILE)))?;
+    or_absent(fs::remove_dir(&folder))
 }
 
 /// The names in a folder; none if there is no folder.

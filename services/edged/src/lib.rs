@@ -71,6 +71,7 @@ pub use config::{
 };
 pub use cpus::exclusive_cpus;
 pub use disk::claim_record::{KeptClaim, kept_claims};
+pub use disk::durable_file::or_absent;
 pub use disk::file_error::FileError;
 pub use disk::runtime_note::RuntimeNote;
 pub use edged::{

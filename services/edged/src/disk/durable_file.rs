@@ -55,7 +55,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the removal.
-pub(crate) fn or_absent(removed: io::Result<()>) -> io::Result<()> {
+pub fn or_absent(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
