@@ -206,6 +206,11 @@ impl Twin {
         self.shared.state().lose(container);
     }
 
+    /// From now on containers of this name are listed and have no status.
+    pub fn damage(&self, container: &str) {
+        self.shared.state().damage(container);
+    }
+
     /// From now on the requests for sandboxes and containers are kept.
     pub fn record(&self) {
         self.shared.record().begin();

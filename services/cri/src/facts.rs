@@ -8,13 +8,21 @@ use jiff::{SignedDuration, Timestamp};
 use prost::Message as _;
 
 use crate::knowledge::{End, Fact, OUT_OF_MEMORY, Phase, Run, Sandbox, UNSEEN};
+use crate::pod_names;
 use crate::proto::containerd::{Envelope, TaskExit, TaskOom};
-use crate::proto::{ContainerState, ContainerStatus, PodSandboxState, PodSandboxStatus};
-use crate::spec::{BOOT, CONTAINER_NAME, MESSAGE_POLICY, NodeFacts, POD_UID};
+use crate::proto::{
+    Container, ContainerState, ContainerStatus, PodSandbox, PodSandboxState, PodSandboxStatus,
+};
+use crate::spec::{
+    BOOT, CONTAINER_NAME, MESSAGE_POLICY, NodeFacts, POD_UID, container_log_path, log_directory,
+};
 
 /// A status of a run that is read this long after its end has everything that the runtime learns of the end. The
 /// kernel's word of a kill for memory may come after the end itself.
 const SETTLED: SignedDuration = SignedDuration::from_secs(1);
+
+/// The exit code of an end that nothing says, as containerd has it of an end that it did not see.
+const UNSEEN_CODE: i32 = 255;
 
 /// The reason of a run whose start failed, and the words in its message if the call was cut off: the runtime kills
 /// what it has started when the pod worker goes away during the call. The last words are those of a shim that it was
@@ -85,6 +93,53 @@ pub(crate) fn run(
     Some((status.id, run))
 }
 
+/// A sandbox as a list has it, which does not say its addresses; `None` if its labels are not those of a pod.
+pub(crate) fn listed_sandbox(listed: &PodSandbox) -> Option<Sandbox> {
+    Some(Sandbox {
+        pod: pod_uid(listed.labels.get(POD_UID)?)?,
+        attempt: listed.metadata.as_ref()?.attempt,
+        is_ready: listed.state() == PodSandboxState::SandboxReady,
+        is_closed: false,
+        addresses: Vec::new(),
+    })
+}
+
+/// A run as a list has it, which does not say how it ended; `None` if its labels are not those of a container.
+pub(crate) fn listed_run(listed: &Container, node: &NodeFacts) -> Option<Run> {
+    let created_at = time(listed.created_at)?;
+    let phase = match listed.state() {
+        ContainerState::ContainerCreated => Phase::Created,
+        ContainerState::ContainerRunning | ContainerState::ContainerUnknown => {
+            Phase::Running { started_at: created_at }
+        }
+        ContainerState::ContainerExited => Phase::Exited(End {
+            code: UNSEEN_CODE,
+            started_at: None,
+            finished_at: created_at,
+            reason: UNSEEN.to_owned(),
+            message: String::new(),
+            is_status: false,
+            is_interrupted: false,
+        }),
+    };
+    let pod = pod_names::record(&listed.labels, &listed.annotations, listed.created_at)?;
+    let container = listed.labels.get(CONTAINER_NAME)?.clone();
+    let attempt = listed.metadata.as_ref()?.attempt;
+    let log = log_directory(&pod, node).join(container_log_path(&container, attempt));
+    Some(Run {
+        pod: pod.uid,
+        container,
+        attempt,
+        sandbox: listed.pod_sandbox_id.clone(),
+        image_id: None,
+        log,
+        falls_back_to_logs: false,
+        is_oom: false,
+        process_end: None,
+        phase,
+    })
+}
+
 /// Whether an ended run is no failure of its container: the machine went down under it, or its start was cut off by
 /// the end of the pod worker or of the runtime, which kills it then. A runtime that was killed in between has an end
 /// without a start.
@@ -126,6 +181,38 @@ pub(crate) fn time(nanoseconds: i64) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::ContainerMetadata;
+    use crate::spec::{POD_NAME, POD_NAMESPACE};
+
+    #[test]
+    fn a_list_says_what_a_run_is_but_not_how_it_ended() {
+        let labels =
+            [(POD_NAME, "web"), (POD_NAMESPACE, "shop"), (POD_UID, "u1"), (CONTAINER_NAME, "app")];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let node = NodeFacts { logs: "/logs".into(), ..NodeFacts::default() };
+        let listed = |state: ContainerState| Container {
+            pod_sandbox_id: "s1".to_owned(),
+            metadata: Some(ContainerMetadata { name: "app".to_owned(), attempt: 3 }),
+            state: state.into(),
+            created_at: 7,
+            labels: labels.clone().into(),
+            ..Container::default()
+        };
+        let run = |state| listed_run(&listed(state), &node).expect("a run");
+        let created_at = time(7).expect("a time");
+        let running = run(ContainerState::ContainerRunning);
+        assert_eq!((running.pod.as_str(), running.container.as_str()), ("u1", "app"));
+        assert_eq!((running.attempt, running.sandbox.as_str()), (3, "s1"));
+        assert_eq!(running.log, PathBuf::from("/logs/shop_web_u1/app/3.log"));
+        assert_eq!(running.phase, Phase::Running { started_at: created_at });
+        assert_eq!(run(ContainerState::ContainerUnknown).phase, running.phase);
+        assert_eq!(run(ContainerState::ContainerCreated).phase, Phase::Created);
+        let Phase::Exited(end) = run(ContainerState::ContainerExited).phase else {
+            panic!("it has ended")
+        };
+        assert!(end.is_unseen() && !end.is_status && !end.is_interrupted, "{end:?}");
+        assert_eq!(listed_run(&Container::default(), &node), None, "it is no pod's");
+    }
 
     #[test]
     fn a_start_that_was_cut_off_is_no_failure_of_its_container() {

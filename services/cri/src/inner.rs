@@ -29,6 +29,10 @@ const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
 
+/// So often is a status asked again that alone says how a run ended, and the pause before each: a failure may go by.
+const STATUS_RETRIES: usize = 2;
+const STATUS_PAUSE: Duration = Duration::from_millis(500);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -65,20 +69,20 @@ struct Silent {
 }
 
 impl Silent {
-    /// The status of what is listed, or what is known of it. One damaged container hides no other.
+    /// The status of what is listed, or what is known of it; `None` if it is gone, or nothing is known. One damaged
+    /// container hides no other.
     ///
     /// # Errors
-    /// Nothing is known of it, or the runtime itself does not answer.
+    /// The runtime itself does not answer.
     fn last_known<T>(
         &mut self,
         id: String,
         known: Option<T>,
         status: Result<Option<(String, T)>, CallError>,
     ) -> Result<Option<(String, T)>, CallError> {
-        let error = match (status, &known) {
-            (Ok(status), _) => return Ok(status),
-            (Err(error), None) => return Err(error),
-            (Err(error), Some(_)) => error,
+        let error = match status {
+            Ok(status) => return Ok(status),
+            Err(error) => error,
         };
         self.late += usize::from(matches!(error, CallError::TimedOut { .. }));
         if error.is_away() || self.late > SILENT_MAX {
@@ -221,7 +225,8 @@ impl Inner {
         Ok(self.client.list_containers(request).await?.containers)
     }
 
-    /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known.
+    /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known,
+    /// and what was not known is as the list has it: nothing is started beside it.
     pub(crate) async fn relist(self: &Arc<Self>) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
@@ -229,11 +234,14 @@ impl Inner {
         for listed in self.list_sandboxes(None).await? {
             let known = self.with(|knowledge| knowledge.sandbox(&listed.id).cloned());
             match known {
-                Some(known) if is_current(&known, listed.state()) => {
+                Some(known)
+                    if is_current(&known, listed.state()) && !self.was_silent(&listed.id) =>
+                {
                     sandboxes.push((listed.id, known));
                 }
                 known => {
                     let status = self.sandbox_status(&listed.id).await;
+                    let known = known.or_else(|| facts::listed_sandbox(&listed));
                     sandboxes.extend(silent.last_known(listed.id, known, status)?);
                 }
             }
@@ -245,11 +253,19 @@ impl Inner {
             }
             let known = self.with(|knowledge| knowledge.run(&listed.id).cloned());
             match known {
-                Some(known) if is_current_run(&known, listed.state()) => {
+                Some(known)
+                    if is_current_run(&known, listed.state()) && !self.was_silent(&listed.id) =>
+                {
                     runs.push((listed.id, known));
                 }
-                known => {
+                Some(known) => {
                     let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
+                    runs.extend(silent.last_known(listed.id, Some(known), status)?);
+                }
+                None => {
+                    let status = self.first_status(&listed).await;
+                    let known = facts::listed_run(&listed, &self.node());
+                    let known = known.map(|run| self.restore(run));
                     runs.extend(silent.last_known(listed.id, known, status)?);
                 }
             }
@@ -257,6 +273,27 @@ impl Inner {
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
         Ok(())
+    }
+
+    /// The status of a run that is not known yet.
+    async fn first_status(
+        &self,
+        listed: &proto::Container,
+    ) -> Result<Option<(String, Run)>, CallError> {
+        let has_ended = listed.state() == ContainerState::ContainerExited;
+        let mut left = if has_ended { STATUS_RETRIES } else { 0 };
+        loop {
+            match self.run_status(&listed.id, &listed.pod_sandbox_id).await {
+                Err(CallError::Failed { .. }) if left > 0 => left -= 1,
+                status => return status,
+            }
+            tokio::time::sleep(STATUS_PAUSE).await;
+        }
+    }
+
+    /// Whether it had no status in the latest list: what is known of it may be that list's.
+    fn was_silent(&self, id: &str) -> bool {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
     }
 
     /// Logs what has had a status until the latest list, and has none now.
@@ -289,16 +326,20 @@ impl Inner {
     ) -> Result<Option<(String, Run)>, CallError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         match self.client.container_status(request).await {
-            Ok(response) => {
-                let now = Timestamp::now();
-                let run = response
-                    .status
-                    .and_then(|status| facts::run(status, sandbox, &self.node(), now));
-                Ok(run.map(|(id, run)| (id, self.restore(run))))
-            }
+            Ok(response) => Ok(response.status.and_then(|status| self.run_of(status, sandbox))),
             Err(CallError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The run of a status that the runtime has just given; `None` if it is no pod's.
+    pub(crate) fn run_of(
+        &self,
+        status: proto::ContainerStatus,
+        sandbox: &str,
+    ) -> Option<(String, Run)> {
+        let (id, run) = facts::run(status, sandbox, &self.node(), Timestamp::now())?;
+        Some((id, self.restore(run)))
     }
 }
 
@@ -355,7 +396,8 @@ mod tests {
         assert_eq!(silent.last_known(id(0), Some(1), Ok(None)).expect("it is gone"), None);
         let kept = silent.last_known(id(1), Some(1), Err(failed(Code::Unknown))).expect("it stays");
         assert_eq!(kept, Some((id(1), 1)));
-        silent.last_known::<i32>(id(2), None, Err(failed(Code::Unknown))).expect_err("unknown");
+        let none = silent.last_known::<i32>(id(2), None, Err(failed(Code::Unknown)));
+        assert_eq!(none.expect("it hides no other"), None);
         for number in 2..SILENT_MAX + 2 {
             silent.last_known(id(number), Some(1), Err(late())).expect("it stays");
         }

@@ -28,9 +28,10 @@ impl Inner {
         let sandboxes = self.list_sandboxes(None).await?;
         let containers = self.list_containers(None, None).await?;
         let sandboxes =
-            sandboxes.iter().map(|it| record(&it.labels, &it.annotations, it.created_at, &own));
-        let containers =
-            containers.iter().map(|it| record(&it.labels, &it.annotations, it.created_at, &own));
+            sandboxes.iter().map(|it| own_record(&it.labels, &it.annotations, it.created_at, &own));
+        let containers = containers
+            .iter()
+            .map(|it| own_record(&it.labels, &it.annotations, it.created_at, &own));
         let mut records = BTreeMap::<PodUid, PodRecord>::new();
         for found in sandboxes.chain(containers).flatten().filter(|it| pods.contains(&it.uid)) {
             let known = records.entry(found.uid.clone());
@@ -42,15 +43,22 @@ impl Inner {
 
 /// The record of the pod of a sandbox or container with these labels; `None` unless it has all labels of `own`: a runtime that
 /// takes no notice of a filter lists what other agents run.
-fn record(
+fn own_record(
     labels: &StringMap,
     annotations: &StringMap,
     created_at: i64,
     own: &StringMap,
 ) -> Option<PodRecord> {
-    if own.iter().any(|(name, value)| labels.get(name) != Some(value)) {
-        return None;
-    }
+    let is_own = own.iter().all(|(name, value)| labels.get(name) == Some(value));
+    is_own.then(|| record(labels, annotations, created_at)).flatten()
+}
+
+/// The record of the pod of a sandbox or container with these labels; `None` if they are not those of a pod.
+pub(crate) fn record(
+    labels: &StringMap,
+    annotations: &StringMap,
+    created_at: i64,
+) -> Option<PodRecord> {
     let text = |name: &str| labels.get(name).map(String::as_str);
     let grace = annotations.get(GRACE).and_then(|seconds| seconds.parse::<u64>().ok());
     Some(PodRecord {
@@ -92,15 +100,16 @@ mod tests {
         let own = map(&[(NODE_LABEL, "gw-1"), (DIR_LABEL, "/d")]);
         let second = 1_000_000_000;
         let file = map(&[(SOURCE, FILE)]);
-        let mut found = record(&labels("gw-1", "/d"), &file, 7 * second, &own).expect("a record");
+        let mut found =
+            own_record(&labels("gw-1", "/d"), &file, 7 * second, &own).expect("a record");
         assert_eq!((found.uid.as_str(), found.key.to_string()), ("u1", "shop/pod/web".to_owned()));
         let container = map(&[(GRACE, "2")]);
-        let container = record(&labels("gw-1", "/d"), &container, 9 * second, &own);
+        let container = own_record(&labels("gw-1", "/d"), &container, 9 * second, &own);
         merge(&mut found, &container.expect("a record"));
         assert_eq!((found.grace_seconds, found.seen_at.as_second()), (2, 7));
         assert!(found.is_static);
         for others in [labels("gw-2", "/d"), labels("gw-1", "/e"), map(&[(POD_UID, "u1")])] {
-            assert_eq!(record(&others, &file, second, &own), None, "{others:?}");
+            assert_eq!(own_record(&others, &file, second, &own), None, "{others:?}");
         }
     }
 }

@@ -69,7 +69,7 @@ async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError
         return Ok(());
     }
     tracing::warn!(id, "the runtime has lost the state of a container, which is ended");
-    if let Ok(Some((_, run))) = inner.run_status(id, sandbox).await
+    if let Some((_, run)) = inner.run_of(status, sandbox)
         && !has_seen_end(inner, id, &run)
     {
         let marked = inner.files.mark_interrupted(&run.pod, &run.container, run.attempt).await;

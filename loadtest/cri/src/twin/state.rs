@@ -74,6 +74,8 @@ pub(super) struct State {
     pulls: BTreeMap<String, PullOutcome>,
     lives: BTreeMap<String, Life>,
     starts: BTreeMap<String, u64>,
+    /// The names of containers without a status.
+    damaged: BTreeSet<String>,
     has_cri_events: bool,
     /// Its version, if it is not that of the start.
     version: Option<String>,
@@ -117,6 +119,10 @@ impl State {
 
     pub(super) fn set_life(&mut self, container: &str, life: Life) {
         self.lives.insert(container.to_owned(), life);
+    }
+
+    pub(super) fn damage(&mut self, container: &str) {
+        self.damaged.insert(container.to_owned());
     }
 
     pub(super) fn set_cri_events(&mut self, are_there: bool) {
@@ -374,6 +380,10 @@ impl State {
     pub(super) fn container_status(&self, id: &str) -> Result<ContainerStatus, Status> {
         let container = self.containers.get(id).ok_or_else(|| no_container(id))?;
         let config = &container.config;
+        let name = config.metadata.as_ref().map(|metadata| metadata.name.as_str());
+        if name.is_some_and(|name| self.damaged.contains(name)) {
+            return Err(Status::unknown(format!("failed to get the metadata of \"{id}\"")));
+        }
         let log =
             self.sandboxes.get(&container.sandbox).map(|pod| pod.config.log_directory.clone());
         Ok(ContainerStatus {

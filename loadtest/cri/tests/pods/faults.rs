@@ -264,3 +264,28 @@ async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
     bench.delete(&pod).await;
     edged.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_without_a_status_hides_no_other_and_starts_no_second_time() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
+    for name in ["damaged", "web"] {
+        bench.edge.apply(&bench.pod(name, ""));
+        bench.status(name, "a running pod", is_running).await;
+    }
+    edged.stop().await;
+    twin.damage("damaged");
+    let edged = bench.edged().await;
+    bench.edge.apply(&bench.pod("new", ""));
+    bench.status("new", "a running pod", is_running).await;
+    twin.end("web", 3).await;
+    let again = async || (twin.starts("web") > 1).then_some(());
+    assert!(until(again).await.is_some(), "the end of another container is not noticed");
+    assert_eq!(twin.starts("damaged"), 1);
+    // It ends with its pod.
+    bench.delete(&bench.pod("damaged", "")).await;
+    assert_eq!(twin.starts("damaged"), 1);
+    edged.stop().await;
+}
