@@ -164,6 +164,11 @@ impl Twin {
         self.shared.state().upgrade(version, handlers);
     }
 
+    /// From now on it says that it is the runtime of this name: [`restart`](Self::restart) it, too.
+    pub fn rename(&self, name: &str) {
+        self.shared.state().rename(name);
+    }
+
     /// The next call of a method, such as `CreateContainer`, has the fault.
     pub fn fail_next(&self, method: &'static str, fault: Fault) {
         self.shared.faults().fail_next(method, fault);

@@ -29,8 +29,8 @@ const SHARED: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct CriImages {
     client: CriClient,
-    /// The image of every sandbox, where the runtime does not pin it (containerd before 2.0).
-    sandbox_image: Option<String>,
+    /// The image of every sandbox, where the runtime does not pin it (containerd before 2.0). It may change with the runtime.
+    sandbox_image: Arc<Mutex<Option<String>>>,
     pulls: Mutex<Pulls>,
 }
 
@@ -51,7 +51,7 @@ type PullResult = Result<PulledImage, ImageError>;
 type PullEnd = (PullResult, Instant);
 
 impl CriImages {
-    pub(crate) fn new(client: CriClient, sandbox_image: Option<String>) -> Self {
+    pub(crate) fn new(client: CriClient, sandbox_image: Arc<Mutex<Option<String>>>) -> Self {
         Self { client, sandbox_image, pulls: Mutex::default() }
     }
 }
@@ -84,9 +84,11 @@ impl Images for CriImages {
         let answer = self.client.list_images(proto::ListImagesRequest::default()).await;
         let images = answer.map_err(|error| failed("", error))?.images;
         let mut images: Vec<Image> = images.into_iter().map(image_of).collect();
-        if let Some(name) = &self.sandbox_image {
+        let sandbox_image =
+            self.sandbox_image.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(name) = sandbox_image {
             // The name may be short, and the list has full ones: the runtime knows which image it is.
-            let pinned = self.status(name).await?;
+            let pinned = self.status(&name).await?;
             let is_pinned = |image: &Image| pinned.as_ref().is_some_and(|it| it.id == image.id);
             images.iter_mut().for_each(|image| image.is_pinned |= is_pinned(image));
         }

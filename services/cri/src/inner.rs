@@ -43,6 +43,11 @@ pub(crate) struct Inner {
     pub(crate) node: RwLock<Arc<NodeFacts>>,
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: Mutex<String>,
+    pub(crate) is_containerd: AtomicBool,
+    /// See [`RuntimeFacts::sandbox_image`](crate::runtime_facts::RuntimeFacts::sandbox_image).
+    pub(crate) sandbox_image: Arc<Mutex<Option<String>>>,
+    /// The runtime has another version, or is of another kind.
+    pub(crate) is_another: Notify,
     /// The runtime was away since it was asked what it is: it may be another one now.
     pub(crate) may_be_another: AtomicBool,
     pub(crate) log_bytes_max: u64,

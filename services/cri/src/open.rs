@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cgroup_files::CgroupFiles;
 use crate::cgroups::{AllPods, Cgroups};
 use crate::client::{CallError, CriClient};
-use crate::images::{CriImages, sandbox_image};
+use crate::images::CriImages;
 use crate::inner::Inner;
 use crate::knowledge::Knowledge;
 use crate::proto::{
@@ -27,7 +27,7 @@ use crate::proto::{
     StatusRequest, VersionResponse,
 };
 use crate::runtime::CriRuntime;
-use crate::runtime_facts::{CONTAINERD, RuntimeFacts, version_request};
+use crate::runtime_facts::{RuntimeFacts, version_request};
 use crate::spec::{CGROUP_ROOT, CgroupDriver, Forbidden, NODE_LABEL, NodeFacts};
 use crate::unknown_runs::UnknownRuns;
 use crate::watch;
@@ -173,13 +173,15 @@ pub async fn open(
         huge_page_sizes: huge_page_sizes(cgroups.files()),
         ..node
     });
-    let is_containerd = version.runtime_name == CONTAINERD;
     let inner = Arc::new(Inner {
         client: client.clone(),
         files,
         cgroups,
         node: RwLock::new(Arc::new(node)),
         version: Mutex::new(facts.version),
+        is_containerd: AtomicBool::new(facts.is_containerd),
+        sandbox_image: Arc::new(Mutex::new(facts.sandbox_image)),
+        is_another: Notify::new(),
         may_be_another: AtomicBool::new(false),
         log_bytes_max: edged.log_bytes_max,
         log_check: edged.log_check,
@@ -194,9 +196,9 @@ pub async fn open(
     inner.node_now();
     inner.relist().await.map_err(call)?;
     let stop = CancellationToken::new();
-    watch::start(&inner, is_containerd, &stop);
+    watch::start(&inner, &stop);
+    let images = Arc::new(CriImages::new(client, inner.sandbox_image.clone()));
     let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
-    let images = Arc::new(CriImages::new(client, sandbox_image(&status.info)));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);
     Ok(node.with_streams(runtime.clone()).with_usage(runtime))
 }

@@ -1,16 +1,19 @@
-//! What a runtime says of itself: its version, its handlers and their features. An upgrade or another configuration changes
-//! them while the pod worker runs. What else it says is read once: its kind, the driver of cgroups and the image of sandboxes.
+//! What a runtime says of itself: its kind and version, its handlers and their features, and the image of sandboxes. An upgrade
+//! or another configuration changes them while the pod worker runs. The driver of cgroups is read once: it decides where the
+//! cgroups of the pods are that run, and another one is for a node without pods and the next pod worker.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use crate::client::CallError;
+use crate::images::sandbox_image;
 use crate::inner::Inner;
 use crate::proto::{StatusRequest, StatusResponse, VersionRequest, VersionResponse};
 use crate::spec::{HandlerFeatures, NodeFacts};
 
 /// The name of containerd, as its own version call has it.
-pub(crate) const CONTAINERD: &str = "containerd";
+const CONTAINERD: &str = "containerd";
 
 /// The version of the interface that the pod worker speaks.
 const INTERFACE: &str = "v1";
@@ -20,6 +23,10 @@ const INTERFACE: &str = "v1";
 pub(crate) struct RuntimeFacts {
     /// As the Node object states it: `containerd://1.6.20`.
     pub(crate) version: String,
+    /// Whether it is containerd, which has events of its own.
+    pub(crate) is_containerd: bool,
+    /// The image of every sandbox, where the runtime does not pin it (containerd before 2.0).
+    pub(crate) sandbox_image: Option<String>,
     handlers: BTreeMap<String, HandlerFeatures>,
     has_groups_policy: bool,
     has_stop_signal: bool,
@@ -27,6 +34,7 @@ pub(crate) struct RuntimeFacts {
 }
 
 impl RuntimeFacts {
+    /// The facts of these answers, of which the status is a verbose one.
     pub(crate) fn of(version: &VersionResponse, status: &StatusResponse) -> Self {
         let handlers = status.runtime_handlers.iter().map(|handler| {
             let features = handler.features.unwrap_or_default();
@@ -38,6 +46,8 @@ impl RuntimeFacts {
         });
         Self {
             version: format!("{}://{}", version.runtime_name, version.runtime_version),
+            is_containerd: version.runtime_name == CONTAINERD,
+            sandbox_image: sandbox_image(&status.info),
             handlers: handlers.collect(),
             has_groups_policy: status.features.is_some_and(|it| it.supplemental_groups_policy),
             has_stop_signal: has_stop_signal(version),
@@ -66,7 +76,7 @@ impl Inner {
     /// Asks the runtime again what it is.
     pub(crate) async fn read_runtime(&self) -> Result<(), CallError> {
         let version = self.client.version(version_request()).await?;
-        let status = self.client.status(StatusRequest { verbose: false }).await?;
+        let status = self.client.status(StatusRequest { verbose: true }).await?;
         self.set_runtime(RuntimeFacts::of(&version, &status));
         Ok(())
     }
@@ -79,10 +89,13 @@ impl Inner {
                 *node = Arc::new(changed);
             }
         }
+        self.is_containerd.store(facts.is_containerd, Ordering::Relaxed);
+        *self.sandbox_image.lock().unwrap_or_else(PoisonError::into_inner) = facts.sandbox_image;
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         if *version != facts.version {
             tracing::info!(before = %version, now = facts.version, "the container runtime is another one");
             *version = facts.version;
+            self.is_another.notify_one();
         }
     }
 }
@@ -111,6 +124,23 @@ fn is_since(version: &VersionResponse, containerd: (u32, u32), crio: (u32, u32))
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_says_of_which_kind_it_is_and_what_image_its_sandboxes_have() {
+        let name = |name: &str| VersionResponse {
+            runtime_name: name.to_owned(),
+            runtime_version: "1.2".to_owned(),
+            ..VersionResponse::default()
+        };
+        let config = r#"{"sandboxImage": "localhost/pause:2"}"#;
+        let info = [("config".to_owned(), config.to_owned())].into();
+        let status = StatusResponse { info, ..StatusResponse::default() };
+        let facts = RuntimeFacts::of(&name("containerd"), &status);
+        assert_eq!((facts.version.as_str(), facts.is_containerd), ("containerd://1.2", true));
+        assert_eq!(facts.sandbox_image.as_deref(), Some("localhost/pause:2"));
+        let facts = RuntimeFacts::of(&name("cri-o"), &StatusResponse::default());
+        assert_eq!((facts.is_containerd, facts.sandbox_image), (false, None));
+    }
 
     #[test]
     fn the_version_says_whether_a_stop_signal_is_sent() {

@@ -35,13 +35,13 @@ const RUNTIME_CHECK: Duration = Duration::from_mins(5);
 const RESUBSCRIBE: Duration = Duration::from_millis(500);
 
 /// Starts the tasks. They end with `stop`.
-pub(crate) fn start(inner: &Arc<Inner>, is_containerd: bool, stop: &CancellationToken) {
+pub(crate) fn start(inner: &Arc<Inner>, stop: &CancellationToken) {
     let has_events = Arc::new(AtomicBool::new(false));
     let (watching, seen) = (inner.clone(), has_events.clone());
     let listing = inner.clone();
     let rotating = inner.clone();
     let tasks: [std::pin::Pin<Box<dyn Future<Output = ()> + Send>>; 3] = [
-        Box::pin(async move { subscribe(&watching, is_containerd, &seen).await }),
+        Box::pin(async move { subscribe(&watching, &seen).await }),
         Box::pin(async move { relist(&listing, &has_events).await }),
         Box::pin(async move { rotate_logs(&rotating).await }),
     ];
@@ -51,13 +51,19 @@ pub(crate) fn start(inner: &Arc<Inner>, is_containerd: bool, stop: &Cancellation
     }
 }
 
-/// Folds the runtime's events, as long as it has any.
-async fn subscribe(inner: &Inner, is_containerd: bool, has_events: &AtomicBool) {
+/// Folds the runtime's events, as long as it has any. Another runtime, or another version, may have others.
+async fn subscribe(inner: &Inner, has_events: &AtomicBool) {
     loop {
-        let ended = if is_containerd {
-            task_events(inner, has_events).await
-        } else {
-            container_events(inner, has_events).await
+        let following = async {
+            if inner.is_containerd.load(Ordering::Relaxed) {
+                task_events(inner, has_events).await
+            } else {
+                container_events(inner, has_events).await
+            }
+        };
+        let ended = tokio::select! {
+            ended = following => ended,
+            () = inner.is_another.notified() => Ok(()),
         };
         has_events.store(false, Ordering::Relaxed);
         inner.may_be_another.store(true, Ordering::Relaxed);
@@ -65,7 +71,7 @@ async fn subscribe(inner: &Inner, is_containerd: bool, has_events: &AtomicBool) 
         match ended {
             Err(error @ CallError::Unimplemented { .. }) => {
                 tracing::info!(%error, "everything is listed each second instead");
-                return;
+                inner.is_another.notified().await;
             }
             Err(error) => tracing::debug!(%error, "the runtime's events have ended"),
             Ok(()) => {}

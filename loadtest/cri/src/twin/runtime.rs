@@ -30,7 +30,7 @@ impl RuntimeService for Services {
             .call("Version", async || {
                 Ok(VersionResponse {
                     version: "0.1.0".to_owned(),
-                    runtime_name: "containerd".to_owned(),
+                    runtime_name: self.0.state().name(),
                     runtime_version: self.0.state().version(),
                     runtime_api_version: "v1".to_owned(),
                 })
@@ -322,6 +322,7 @@ impl RuntimeService for Services {
         &self,
         _request: Request<GetEventsRequest>,
     ) -> Answer<Self::GetContainerEventsStream> {
+        *self.0.calls().entry("GetContainerEvents").or_default() += 1;
         if !self.0.state().has_cri_events() {
             return Err(Status::unimplemented("unknown method GetContainerEvents"));
         }

@@ -16,6 +16,9 @@ use tonic::Status;
 use super::Oom;
 use super::life::Life;
 
+/// The name at the start.
+const NAME: &str = "containerd";
+
 /// The version at the start.
 const VERSION: &str = "1.6.20-twin";
 
@@ -77,6 +80,8 @@ pub(super) struct State {
     /// The names of containers without a status.
     damaged: BTreeSet<String>,
     has_cri_events: bool,
+    /// Its name, if it is not that of the start.
+    name: Option<String>,
     /// Its version, if it is not that of the start.
     version: Option<String>,
     /// The handlers that it names, each with user namespaces.
@@ -96,6 +101,14 @@ impl State {
     pub(super) fn upgrade(&mut self, version: &str, handlers: &[&str]) {
         self.version = Some(version.to_owned());
         self.handlers = handlers.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    pub(super) fn rename(&mut self, name: &str) {
+        self.name = Some(name.to_owned());
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| NAME.to_owned())
     }
 
     pub(super) fn version(&self) -> String {

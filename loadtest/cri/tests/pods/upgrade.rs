@@ -38,3 +38,24 @@ async fn a_node_states_the_version_and_the_handlers_of_a_runtime_that_was_upgrad
     assert_eq!(handlers(&bench, "containerd://2.4.2-twin").await, json!(stated));
     edged.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_another_runtime_are_followed_once_it_says_what_it_is() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, mut twin) = start_twin();
+    let mut bench = Bench::new(twin.socket());
+    bench.settings.node_check = Duration::from_millis(50);
+    let edged = bench.edged().await;
+    handlers(&bench, "containerd://1.6.20-twin").await;
+    assert_eq!(twin.calls("GetContainerEvents"), 0, "containerd has events of its own");
+    twin.stop().await;
+    twin.rename("cri-o");
+    twin.set_cri_events(true);
+    twin.restart(Restart::Kept).await.expect("it serves again");
+    handlers(&bench, "cri-o://1.6.20-twin").await;
+    let follows = || async { (twin.calls("GetContainerEvents") > 0).then_some(()) };
+    until(follows).await.expect("its events are followed");
+    edged.stop().await;
+}
