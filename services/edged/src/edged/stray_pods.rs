@@ -79,7 +79,7 @@ pub(super) async fn recover_at_start(runtime: &NodeRuntime, store: &PodStore) {
         }
         sleep(START_PAUSE).await;
     }
-    let message = error.as_ref().map(|error| error_chain(error)).unwrap_or_default();
+    let message = error.map(|error| error_chain(&error)).unwrap_or_default();
     tracing::warn!(message, "pods that run without a record are not known yet");
 }
 
