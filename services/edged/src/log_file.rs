@@ -2,6 +2,9 @@
 //!
 //! A log file must be a regular file. Containers may run as the user of this process, so they may put anything
 //! at the path.
+//!
+//! A follower holds its file open and asks for what comes [`after`] it. A file is known by its inode, because a rotation
+//! renames it. Where files are gone before a follower opened them, [`Later`] says so, and the follower says it to its client.
 
 mod tail;
 
@@ -16,8 +19,11 @@ use tokio::fs::{File, OpenOptions};
 
 use tail::last_rows;
 
-/// How often files are opened that are rotated meanwhile. A log that rotates faster than it is opened loses rows anyway.
-const OPEN_ATTEMPTS: u32 = 5;
+use crate::disk::log_files::{run_files, run_of};
+
+/// How often files are opened that are rotated meanwhile. To open them takes less than a millisecond; rows are lost where a
+/// log is rotated that often in this time.
+const OPEN_ATTEMPTS: u32 = 20;
 
 /// An open log file. It stays the same file when it is rotated.
 #[derive(Debug)]
@@ -26,6 +32,17 @@ pub struct LogFile {
     pub file: File,
     /// What the system knew of it when it was opened.
     metadata: Metadata,
+    /// The folder of the container, and the number of the run; `None` if the name is not that of a log file.
+    run: Option<(PathBuf, u32)>,
+}
+
+/// What comes after a file that was read.
+#[derive(Debug, Default)]
+pub struct Later {
+    /// The files, oldest first. Empty if the file is the newest one.
+    pub files: Vec<LogFile>,
+    /// Rows between the file and these may be gone: rotation removed the file before they were opened.
+    pub may_miss: bool,
 }
 
 impl LogFile {
@@ -43,37 +60,73 @@ impl LogFile {
     fn id(&self) -> (u64, u64) {
         (self.metadata.ino(), self.metadata.dev())
     }
+
+    /// The files of its run, oldest first.
+    fn of_its_run(&self) -> io::Result<Vec<PathBuf>> {
+        self.run.as_ref().map_or_else(|| Ok(Vec::new()), |(dir, attempt)| run_files(dir, *attempt))
+    }
 }
 
 /// Opens the files that `list` names, oldest first. All are of one moment: a rotation in between would give one of them twice,
 /// or leave one out. Missing files are left out.
 ///
 /// # Errors
-/// A file is not a regular one or cannot be opened, and the errors of `list`.
+/// A file is not a regular one or cannot be opened, the files rotate faster than they are opened, and the errors of `list`.
 pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result<Vec<LogFile>> {
-    let mut attempt = 1;
-    loop {
+    for _ in 0..OPEN_ATTEMPTS {
         let mut opened = Vec::new();
         for path in list()? {
-            if let Some((file, metadata)) = open(&path).await? {
-                opened.push(LogFile { file, metadata });
-            }
+            opened.extend(open(&path).await?);
         }
-        let now = list()?;
+        let there = |path: &PathBuf| path.symlink_metadata().is_ok();
+        let now: Vec<PathBuf> = list()?.into_iter().filter(there).collect();
         let is_same = now.len() == opened.len()
             && now.iter().zip(&opened).all(|(path, file)| file.is_at(path) == Some(true));
-        if is_same || attempt == OPEN_ATTEMPTS {
+        if is_same {
             return Ok(opened);
         }
-        attempt += 1;
     }
+    Err(io::Error::other("the log rotates faster than its files are opened"))
 }
 
-/// Whether no file of `list` comes after `read`, the last one that was read.
+/// The files that come after `read`, the last one that was read: the rest of its run, then those of the newest run, which
+/// `list` names.
 ///
 /// # Errors
-/// Those of `list`.
-pub fn is_newest(list: impl Fn() -> io::Result<Vec<PathBuf>>, read: &LogFile) -> io::Result<bool> {
+/// Those of [`open_all`].
+pub async fn after(
+    list: impl Fn() -> io::Result<Vec<PathBuf>>,
+    read: &LogFile,
+) -> io::Result<Later> {
+    if is_newest(&list, read)? {
+        return Ok(Later::default());
+    }
+    let mut later = after_in_run(read).await?;
+    let newest = open_all(list).await?;
+    later.files.extend(newest.into_iter().filter(|file| file.run != read.run));
+    Ok(later)
+}
+
+/// The files of its run that come after `read`, the last one that was read.
+///
+/// # Errors
+/// Those of [`open_all`].
+pub async fn after_in_run(read: &LogFile) -> io::Result<Later> {
+    let list = || read.of_its_run();
+    if is_newest(list, read)? {
+        return Ok(Later::default());
+    }
+    let mut files = open_all(list).await?;
+    let at = files.iter().rposition(|file| file.is(read));
+    let may_miss = at.is_none() && !files.is_empty();
+    if let Some(at) = at {
+        files.drain(..=at);
+    }
+    Ok(Later { files, may_miss })
+}
+
+/// Whether no file of `list` comes after `read`.
+fn is_newest(list: impl Fn() -> io::Result<Vec<PathBuf>>, read: &LogFile) -> io::Result<bool> {
     // A file that is renamed at this moment has no successor yet.
     Ok(list()?.last().is_some_and(|newest| read.is_at(newest).unwrap_or(true)))
 }
@@ -101,19 +154,11 @@ pub fn from_their_starts(files: Vec<LogFile>) -> Vec<(LogFile, u64)> {
     files.into_iter().map(|file| (file, 0)).collect()
 }
 
-/// The files after `read`: all of them, if it is not there any more.
-pub fn after(mut files: Vec<LogFile>, read: &LogFile) -> Vec<LogFile> {
-    match files.iter().rposition(|file| file.is(read)) {
-        Some(at) => files.split_off(at + 1),
-        None => files,
-    }
-}
-
 /// Opens the file; `None` if it is missing. Does not wait for a pipe, and does not follow a link.
 ///
 /// # Errors
 /// It is no regular file, or cannot be opened.
-async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+async fn open(path: &Path) -> io::Result<Option<LogFile>> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let named = |what: &str| io::Error::other(format!("the log {}: {what}", path.display()));
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).await {
@@ -128,7 +173,7 @@ async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     if !metadata.is_file() {
         return Err(named("it is not a regular file"));
     }
-    Ok(Some((file, metadata)))
+    Ok(Some(LogFile { file, metadata, run: run_of(path) }))
 }
 
 #[cfg(test)]
@@ -140,12 +185,27 @@ mod tests {
 
     use super::*;
 
+    /// The most files of a log.
+    const FILES_MAX: usize = 3;
+
+    /// The names of a run's files, oldest first.
+    fn names(attempt: u32) -> Vec<String> {
+        let rotated = (1..FILES_MAX).rev().map(|number| format!("{attempt}.log.{number}"));
+        rotated.chain([format!("{attempt}.log")]).collect()
+    }
+
+    /// The files of a run that are there, oldest first.
+    fn present(dir: &Path, attempt: u32) -> Vec<PathBuf> {
+        let paths = names(attempt).into_iter().map(|name| dir.join(name));
+        paths.filter(|path| path.exists()).collect()
+    }
+
     /// Moves the log file on, as its writer does: the newest one begins with `text`.
     fn rotate(dir: &Path, text: &str) {
-        let path = |name: &str| dir.join(name);
-        let _ = fs::rename(path("log.1"), path("log.2"));
-        fs::rename(path("log"), path("log.1")).expect("renamed");
-        fs::write(path("log"), text).expect("written");
+        for pair in names(0).windows(2) {
+            let _ = fs::rename(dir.join(&pair[1]), dir.join(&pair[0]));
+        }
+        fs::write(dir.join("0.log"), text).expect("written");
     }
 
     async fn texts(files: Vec<LogFile>) -> Vec<String> {
@@ -162,12 +222,11 @@ mod tests {
     async fn a_rotation_between_list_and_open_gives_no_file_twice_and_leaves_none_out() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
-        fs::write(dir.join("log"), "1").expect("written");
+        fs::write(dir.join("0.log"), "1").expect("written");
         rotate(dir, "2");
         let lists = Cell::new(0);
         let list = || {
-            let names = ["log.2", "log.1", "log"].map(|name| dir.join(name));
-            let there: Vec<_> = names.into_iter().filter(|path| path.exists()).collect();
+            let there = present(dir, 0);
             // Right after the first list, before any file of it is opened.
             if lists.replace(lists.get() + 1) == 0 {
                 rotate(dir, "3");
@@ -195,21 +254,66 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_after_a_file_is_known_after_it_was_renamed_and_removed() {
+    async fn a_log_that_rotates_at_every_look_is_an_error_and_no_log_with_a_hole() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
+        fs::write(dir.join("0.log"), "1").expect("written");
         let list = || {
-            let names = ["log.2", "log.1", "log"].map(|name| dir.join(name));
-            Ok(names.into_iter().filter(|path| path.exists()).collect::<Vec<_>>())
+            rotate(dir, "next");
+            Ok(present(dir, 0))
         };
-        fs::write(dir.join("log"), "1").expect("written");
+        let error = open_all(list).await.expect_err("it rotates too fast");
+        assert!(error.to_string().contains("rotates faster"), "{error}");
+        // A file that is named and not there is no rotation.
+        let absent = || Ok(vec![dir.join("7.log")]);
+        assert!(open_all(absent).await.expect("no file").is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_a_file_is_known_after_it_was_renamed_and_a_loss_after_it_was_removed()
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path();
+        let list = || Ok(present(dir, 0));
+        fs::write(dir.join("0.log"), "1").expect("written");
         let read = open_all(list).await.expect("opened").pop().expect("one");
-        assert!(is_newest(list, &read).expect("listed"));
-        for (text, newer) in [("2", &["2"][..]), ("3", &["2", "3"]), ("4", &["2", "3", "4"])] {
+        let later = after(list, &read).await.expect("listed");
+        assert!(later.files.is_empty() && !later.may_miss);
+        for (text, newer, is_lost) in [
+            ("2", &["2"][..], false),
+            ("3", &["2", "3"], false),
+            // The file that was read is gone, and what came right after it may be.
+            ("4", &["2", "3", "4"], true),
+            ("5", &["3", "4", "5"], true),
+        ] {
             rotate(dir, text);
-            assert!(!is_newest(list, &read).expect("listed"));
-            let files = open_all(list).await.expect("opened");
-            assert_eq!(texts(after(files, &read)).await, newer);
+            for later in [after(list, &read).await, after_in_run(&read).await] {
+                let later = later.expect("opened");
+                assert_eq!(later.may_miss, is_lost, "{text}");
+                assert_eq!(texts(later.files).await, newer);
+            }
         }
+    }
+
+    #[tokio::test]
+    async fn the_rest_of_a_run_is_read_before_the_next_run() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path();
+        fs::write(dir.join("0.log"), "1").expect("written");
+        let read = open_all(|| Ok(present(dir, 0))).await.expect("opened").pop().expect("one");
+        rotate(dir, "2");
+        fs::write(dir.join("1.log"), "3").expect("written");
+        let list = || Ok(present(dir, 1));
+        let later = after(list, &read).await.expect("opened");
+        assert!(!later.may_miss);
+        assert_eq!(texts(later.files).await, ["2", "3"]);
+        assert_eq!(texts(after_in_run(&read).await.expect("opened").files).await, ["2"]);
+        // A run whose files were removed is no rotation.
+        for path in present(dir, 0) {
+            fs::remove_file(path).expect("removed");
+        }
+        let later = after(list, &read).await.expect("opened");
+        assert!(!later.may_miss);
+        assert_eq!(texts(later.files).await, ["3"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The log of one container's run, from the files that its runtime names.
 //!
-//! A log that is followed goes on through rotation, and ends with the run, as under a kubelet.
+//! A log that is followed goes on through rotation, and ends with the run, as under a kubelet. Where rotation removed files
+//! before they were read, because the client reads slowly or the container writes fast, a line says so.
 
 pub mod lines;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use headwater_edged::log_file::{self, LogFile};
+use headwater_edged::log_file::{self, Later, LogFile};
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::{LogQuery, RunState};
 use headwater_edged::{ContainerLogs, NodePods};
@@ -121,28 +122,33 @@ impl LogReader {
                 self.send_rest(&mut older.file).await?;
             }
             newest.file.seek(SeekFrom::Start(from)).await?;
-            files = log_file::from_their_starts(self.follow(&mut newest).await?);
+            let later = self.follow(&mut newest).await?;
+            if later.may_miss {
+                let line = self.lines.gap();
+                self.chunks.send(Ok(line.into())).await.map_err(|_| Stop::Client)?;
+            }
+            files = log_file::from_their_starts(later.files);
         }
         Ok(())
     }
 
     /// Sends a file until its run has ended, or others come after it: returns those.
-    async fn follow(&mut self, log: &mut LogFile) -> Result<Vec<LogFile>, Stop> {
+    async fn follow(&mut self, log: &mut LogFile) -> Result<Later, Stop> {
         let mut quiet = 0;
         loop {
             // Before the read: what was written before an end that is seen here is read now.
             let is_writing = self.is_writing();
-            let next = self.next(log, is_writing).await?;
+            let later = self.after(log).await?;
             let sent = self.send_rest(&mut log.file).await?;
-            if !next.is_empty() {
+            if !later.files.is_empty() {
                 // A runtime writes to the old file for a moment after the new one is there.
                 tokio::time::sleep(FOLLOW_INTERVAL).await;
                 self.send_rest(&mut log.file).await?;
-                return Ok(next);
+                return Ok(later);
             }
             quiet = if sent == 0 && !is_writing { quiet + 1 } else { 0 };
             if self.attempt.is_none() || quiet >= QUIET_LOOKS {
-                return Ok(Vec::new());
+                return Ok(Later::default());
             }
             tokio::select! {
                 () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
@@ -166,16 +172,12 @@ impl LogReader {
         })
     }
 
-    /// The files of the followed run that come after `log`.
-    async fn next(&self, log: &LogFile, is_writing: bool) -> io::Result<Vec<LogFile>> {
-        let list = || self.logs.files(&self.query);
-        if self.attempt.is_none() || log_file::is_newest(list, log)? {
-            return Ok(Vec::new());
+    /// The files of the followed run that come after `log`. The next run is not followed.
+    async fn after(&self, log: &LogFile) -> io::Result<Later> {
+        match self.attempt {
+            Some(_) => log_file::after_in_run(log).await,
+            None => Ok(Later::default()),
         }
-        let files = log_file::open_all(list).await?;
-        let is_there = files.iter().any(|file| file.is(log));
-        // Rotated away; or the files are of the next run, which is not followed.
-        Ok(if is_there || is_writing { log_file::after(files, log) } else { Vec::new() })
     }
 
     /// Sends what a file has from here on; returns how many bytes it had.

@@ -1,4 +1,7 @@
 //! The logs of containers, from the log files that their node's runtime names.
+//!
+//! A log that is followed goes on through rotation and restarts. Where rotation removed files before they were read, because
+//! the reader is slow or the container writes fast, a note says so.
 
 mod container;
 pub mod line;
@@ -7,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_controller::Filter;
-use headwater_edged::log_file::{self, LogFile};
+use headwater_edged::log_file::{self, Later, LogFile};
 use headwater_edged::runtime::LogQuery;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::{LogsChunk, LogsRequest};
@@ -30,6 +33,9 @@ const CHUNKS_MAX: usize = 4;
 
 /// The interval at which a followed file is read: a person follows it.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The note in the place of rows that a reader may miss.
+const GAP: &str = "rows may be missing here: the log rotated faster than it was read";
 
 /// Lists the log files of one run of a container, oldest first. A follower lists them repeatedly.
 type Paths = Box<dyn Fn() -> std::io::Result<Vec<PathBuf>> + Send + Sync>;
@@ -118,76 +124,98 @@ async fn send(
     let opened = log_file::open_all(paths).await?;
     let beginning = log_file::beginning(opened, tail, sender.closed()).await?;
     let Some(mut files) = beginning else { return Ok(()) };
-    let mut read: Option<LogFile> = None;
     loop {
-        let count = files.len();
-        for (index, (mut log, from)) in files.into_iter().enumerate() {
-            let is_followed = follow && index + 1 == count;
-            log.file.seek(std::io::SeekFrom::Start(from)).await?;
-            if !send_file(&mut log, is_followed, paths, lines, sender).await? {
+        let Some((mut newest, from)) = files.pop() else {
+            if !follow || !waits(sender).await {
                 return Ok(());
             }
-            read = Some(log);
+            files = log_file::from_their_starts(log_file::open_all(paths).await?);
+            continue;
+        };
+        for (mut older, from) in files {
+            if send_rest(&mut older.file, from, lines, sender).await?.is_none() {
+                return Ok(());
+            }
         }
         if !follow {
+            send_rest(&mut newest.file, from, lines, sender).await?;
             return Ok(());
         }
-        // The container restarted, or its file was rotated.
-        tokio::select! {
-            () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
-            () = sender.closed() => return Ok(()),
+        let Some(later) = follow_file(&mut newest, from, paths, lines, sender).await? else {
+            return Ok(());
+        };
+        if later.may_miss {
+            let chunk = LogsChunk { data: lines.gap().into(), note: GAP.to_owned() };
+            if sender.send(Ok(chunk)).await.is_err() {
+                return Ok(());
+            }
         }
-        let opened = log_file::open_all(paths).await?;
-        files = log_file::from_their_starts(match &read {
-            Some(read) => log_file::after(opened, read),
-            None => opened,
-        });
+        files = log_file::from_their_starts(later.files);
     }
 }
 
-/// Sends one file; a followed one until it is no longer the newest, and what came into it until then.
-/// Returns `false` if the client has disconnected.
-async fn send_file(
+/// Sends a file from an offset on, until others come after it: returns those. The container restarted, or its file was rotated.
+/// `None`: the client has disconnected.
+async fn follow_file(
     log: &mut LogFile,
-    follow: bool,
+    from: u64,
     paths: &Paths,
     lines: &mut LineFormatter,
     sender: &Chunks,
-) -> std::io::Result<bool> {
-    let mut at = log.file.stream_position().await?;
-    let mut bytes = vec![0; CHUNK_BYTES];
-    let (mut is_newest, mut is_followed) = (true, true);
+) -> std::io::Result<Option<Later>> {
+    let mut at = from;
     loop {
-        let read = log.file.read(&mut bytes).await?;
-        at += read as u64;
-        if read > 0 {
-            let data = lines.of(&bytes[..read]);
-            let chunk = LogsChunk { data: data.into(), ..LogsChunk::default() };
-            let is_read = if chunk.data.is_empty() {
-                !sender.is_closed()
-            } else {
-                sender.send(Ok(chunk)).await.is_ok()
-            };
-            if !is_read {
-                return Ok(false);
-            }
-            continue;
+        // They are open from here on, so that rotation does not take them while the reader is slow.
+        let later = log_file::after(paths, log).await?;
+        let Some(end) = send_rest(&mut log.file, at, lines, sender).await? else { return Ok(None) };
+        if !waits(sender).await {
+            return Ok(None);
         }
-        if !follow || !is_newest {
-            return Ok(true);
+        if !later.files.is_empty() {
+            // A writer that does not rotate its file itself writes to the old one for a moment after the new one is there.
+            let end = send_rest(&mut log.file, end, lines, sender).await?;
+            return Ok(end.map(|_| later));
         }
-        tokio::select! {
-            () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
-            () = sender.closed() => return Ok(false),
-        }
+        at = end;
         if began_anew(&log.file, at).await? {
-            at = log.file.seek(std::io::SeekFrom::Start(0)).await?;
+            at = 0;
             lines.begin_anew();
         }
-        // The lines from before the rotation remain to be read. A writer that does not rotate its file
-        // itself writes to the old one for a moment after the new one is there: the next look comes after it.
-        is_newest = is_followed;
-        is_followed = log_file::is_newest(paths, log)?;
+    }
+}
+
+/// Waits until the next look at a followed file. Returns `false` if the client has disconnected.
+async fn waits(sender: &Chunks) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(FOLLOW_INTERVAL) => true,
+        () = sender.closed() => false,
+    }
+}
+
+/// Sends what a file has from an offset on; returns the offset of its end. `None`: the client has disconnected.
+async fn send_rest(
+    file: &mut File,
+    from: u64,
+    lines: &mut LineFormatter,
+    sender: &Chunks,
+) -> std::io::Result<Option<u64>> {
+    let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
+    let mut bytes = vec![0; CHUNK_BYTES];
+    loop {
+        let read = file.read(&mut bytes).await?;
+        if read == 0 {
+            return Ok(Some(at));
+        }
+        at += read as u64;
+        let chunk = LogsChunk { data: lines.of(&bytes[..read]).into(), ..LogsChunk::default() };
+        let is_read = if chunk.data.is_empty() {
+            !sender.is_closed()
+        } else {
+            sender.send(Ok(chunk)).await.is_ok()
+        };
+        if !is_read {
+            return Ok(None);
+        }
     }
 }
 

@@ -63,17 +63,31 @@ pub(crate) fn log_files(
         },
         _ => return Ok(Vec::new()),
     };
-    let current = dir.join(format!("{wanted}.log"));
+    run_files(&dir, wanted)
+}
+
+/// The log files of one run in the folder `dir` of its container, oldest first.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn run_files(dir: &Path, attempt: u32) -> io::Result<Vec<PathBuf>> {
+    let current = dir.join(format!("{attempt}.log"));
     // A rotation that was cut off leaves a gap.
-    let before = format!("{wanted}.log.");
+    let before = format!("{attempt}.log.");
     let number = |entry: &fs::DirEntry| -> Option<u32> {
         entry.file_name().to_str()?.strip_prefix(&before)?.parse().ok()
     };
-    let mut numbers: Vec<u32> = files.iter().filter_map(number).collect();
+    let mut numbers: Vec<u32> = entries(dir)?.iter().filter_map(number).collect();
     numbers.sort_unstable_by_key(|number| Reverse(*number));
     let mut paths: Vec<_> = numbers.into_iter().map(|number| rotated(&current, number)).collect();
     paths.extend(current.exists().then_some(current));
     Ok(paths)
+}
+
+/// The folder of a log file, and the number of the run that wrote it; `None` if the name is not that of a log file.
+pub(crate) fn run_of(path: &Path) -> Option<(PathBuf, u32)> {
+    let (attempt, _) = path.file_name()?.to_str()?.split_once(".log")?;
+    Some((path.parent()?.to_owned(), attempt.parse().ok()?))
 }
 
 /// The path of the `number`th file before the current one.

@@ -11,6 +11,9 @@ use crate::query::{LogOptions, LogSource};
 /// that a file without line ends costs no more memory.
 const ROW_BYTES_MAX: usize = 64 << 10;
 
+/// What a client gets in the place of rows that it may miss. It has no columns, as what a kubelet writes into a log.
+const GAP: &str = "rows may be missing here: the log rotated faster than it was read\n";
+
 /// Takes the bytes of a file, gives those for the client.
 pub struct LineSelection {
     options: LogOptions,
@@ -42,6 +45,13 @@ impl LineSelection {
         self.is_cut = false;
     }
 
+    /// What the client gets where rows may be missing: a line of its own. The next bytes begin a row.
+    pub fn gap(&mut self) -> Vec<u8> {
+        self.begin_anew();
+        let end = if std::mem::take(&mut self.continues) { "\n" } else { "" };
+        self.bounded(format!("{end}{GAP}").into_bytes())
+    }
+
     /// What the client gets of the next bytes of the file.
     pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -65,10 +75,15 @@ impl LineSelection {
                 self.is_cut = false;
             }
         }
+        self.bounded(out)
+    }
+
+    /// As much of these bytes as the client still wants.
+    fn bounded(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-        out.truncate(left);
-        self.left -= out.len() as u64;
-        out
+        bytes.truncate(left);
+        self.left -= bytes.len() as u64;
+        bytes
     }
 
     fn give(&mut self, row: &[u8], out: &mut Vec<u8>) {
@@ -136,6 +151,22 @@ mod tests {
         assert_eq!(given(LogOptions { source: LogSource::Stdout, ..all() }, LOG), "\n");
         assert_eq!(given(LogOptions { source: LogSource::Stderr, ..all() }, LOG), "part whole\n");
         assert_eq!(given(LogOptions { bytes_max: Some(4), ..all() }, LOG), "part");
+    }
+
+    #[test]
+    fn a_gap_is_a_line_of_its_own_and_the_row_after_it_is_whole() {
+        let mut lines =
+            LineSelection::new(LogOptions { timestamps: true, ..LogOptions::default() });
+        let mut all =
+            lines.of(b"2026-01-01T00:00:01Z stdout P part\n2026-01-01T00:00:01Z stdout F to");
+        all.extend(lines.gap());
+        all.extend(lines.of(b"2026-01-01T00:00:02Z stdout F next\n"));
+        let all = String::from_utf8(all).expect("UTF-8");
+        let expected = format!("2026-01-01T00:00:01Z part\n{GAP}2026-01-01T00:00:02Z next\n");
+        assert_eq!(all, expected);
+        let mut few =
+            LineSelection::new(LogOptions { bytes_max: Some(4), ..LogOptions::default() });
+        assert_eq!((few.gap().len(), few.is_full()), (4, true));
     }
 
     #[test]

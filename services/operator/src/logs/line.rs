@@ -45,6 +45,12 @@ impl LineFormatter {
         self.is_cut = false;
     }
 
+    /// Ends a line whose rest may be missing. The next bytes begin a row.
+    pub fn gap(&mut self) -> Vec<u8> {
+        self.begin_anew();
+        if std::mem::take(&mut self.continues) { vec![b'\n'] } else { Vec::new() }
+    }
+
     /// Returns the printed form of the next bytes of the file.
     pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

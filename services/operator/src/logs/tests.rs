@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::stat::Mode;
 use proptest::collection::vec;
@@ -142,6 +144,53 @@ fn a_followed_file_may_be_emptied_and_rotated_and_no_line_is_lost() {
         .expect("the task ends without a reader")
         .expect("no panic")
         .expect("that is no error");
+}
+
+#[test]
+fn a_note_is_where_a_log_rotated_more_often_between_two_looks_than_it_has_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("0.log");
+    // Oldest first.
+    let rotated = (1..5).rev().map(|number| path.with_extension(format!("log.{number}")));
+    let names: Vec<PathBuf> = rotated.chain([path.clone()]).collect();
+    let row = |number: u32| format!("2026-01-01T00:00:00Z stdout F row-{number}\n");
+    fs::write(&path, row(0)).expect("written");
+    let is_due = Arc::new(AtomicBool::new(false));
+    let paths: Paths = {
+        let is_due = is_due.clone();
+        // The rotations are between two looks of the reader.
+        Box::new(move || {
+            let count = if is_due.swap(false, Ordering::SeqCst) { 9 } else { 0 };
+            for number in 1..=count {
+                for pair in names.windows(2) {
+                    let _ = fs::rename(&pair[1], &pair[0]);
+                }
+                fs::write(&path, row(number)).expect("written");
+            }
+            Ok(names.iter().filter(|path| path.exists()).cloned().collect())
+        })
+    };
+    let runtime = runtime();
+    let (sender, mut receiver) = mpsc::channel(CHUNKS_MAX);
+    let following = runtime.spawn(async move {
+        let mut lines = LineFormatter::new(LineFormat::default());
+        send(None, true, &paths, &mut lines, &sender).await
+    });
+    let mut next = || {
+        let chunk = async { tokio::time::timeout(WITHIN, receiver.recv()).await };
+        let chunk = runtime.block_on(chunk).expect("a chunk").expect("the stream continues");
+        let chunk = chunk.expect("readable");
+        (String::from_utf8(chunk.data.to_vec()).expect("UTF-8"), chunk.note)
+    };
+    assert_eq!(next(), ("row-0\n".to_owned(), String::new()));
+    is_due.store(true, Ordering::SeqCst);
+    assert_eq!(next(), (String::new(), GAP.to_owned()), "four rows are gone");
+    for number in 5..=9 {
+        assert_eq!(next(), (format!("row-{number}\n"), String::new()));
+    }
+    drop(receiver);
+    let end = async { tokio::time::timeout(WITHIN, following).await };
+    runtime.block_on(end).expect("it ends").expect("no panic").expect("that is no error");
 }
 
 /// Rows of pod workers, invalid rows, and random bytes.
