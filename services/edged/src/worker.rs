@@ -17,6 +17,7 @@
 //! | `places` | the places of pods that are started or taken down at the same time |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `restart` | the restart of all containers of the pod |
+//! | `former_runs` | the ends of its containers in a runtime that the node had before |
 //! | `resizing` | the resources of its running containers, and the changes of them |
 //! | `devices` | the devices of the pod |
 //! | `token_requests` | requests for the tokens of its volumes |
@@ -52,6 +53,7 @@ mod dependencies;
 mod devices;
 mod driver_mounts;
 mod executor;
+mod former_runs;
 mod go_duration;
 mod handler;
 mod http_get;
@@ -80,6 +82,7 @@ pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, PendingResize, WorkerDependencies};
 use devices::DeviceState;
 use driver_mounts::DriverMounts;
+pub(crate) use former_runs::{FormerRuns, ends_that_count};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 pub(crate) use places::Places;
@@ -108,6 +111,8 @@ pub(crate) struct Worker {
     waits: BTreeMap<String, CrashRecord>,
     /// The latest run of each container from before the last restart of all containers. `None`: it is not read yet.
     restart: Option<BTreeMap<String, u32>>,
+    /// The ends in a former runtime by which the pod had ended; empty if it had not. `None`: they are not read yet.
+    former: Option<FormerRuns>,
     /// The images of containers, if the runtime has images.
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
@@ -209,6 +214,7 @@ impl Worker {
             containers: BTreeMap::new(),
             waits: BTreeMap::new(),
             restart: None,
+            former: None,
             images,
             tokens: None,
             mounts: None,

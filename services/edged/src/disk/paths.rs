@@ -4,6 +4,7 @@
 //! pods/<uid>/pod.json                                the pod's record
 //! pods/<uid>/status.json                             the last reported status
 //! pods/<uid>/waits.json                              the back-off of its failing containers
+//! pods/<uid>/former-runs.json                        the ends of its containers in a former runtime
 //! pods/<uid>/volumes/<volume>                        its volumes
 //! pods/<uid>/volume-subpaths/<volume>/<container>/<index>  a part of a volume, bound there
 //! pods/<uid>/containers/<container>/rootfs/          a container's root directory
@@ -72,6 +73,11 @@ impl Paths {
     /// The runs of a pod from before its last restart of all containers.
     pub(crate) fn restart(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("restart.json")
+    }
+
+    /// The ends of a pod's containers in the runtime that the node had before.
+    pub(crate) fn former_runs(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("former-runs.json")
     }
 
     /// The volumes of a pod.

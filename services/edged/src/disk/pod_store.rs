@@ -21,6 +21,8 @@ use super::paths::{Paths, entries};
 use crate::pod::{GRACE_DEFAULT, PodRecord, PodUid};
 use crate::worker::CrashRecord;
 
+mod former_runs;
+
 /// The records of the pods on this node.
 #[derive(Debug)]
 pub(crate) struct PodStore {

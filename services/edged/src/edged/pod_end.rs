@@ -15,6 +15,7 @@ use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
 use crate::pod::{PodRecord, PodUid};
 use crate::runtime::{NodeRuntime, RunState};
+use crate::worker::ends_that_count;
 
 /// How long the volumes of a pod may take to be taken back: drivers register again within seconds. A driver that is a pod
 /// itself has just ended and never does.
@@ -48,8 +49,9 @@ impl Edged {
     }
 
     /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
-    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last: a pod whose
-    /// end was reported does not run again. A pod without a record ends too, unless the runtime keeps no name of it.
+    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last and the ends of
+    /// their containers: a pod that had ended does not run again, whether its end was reported or not. A pod without a record
+    /// ends too, unless the runtime keeps no name of it.
     ///
     /// # Errors
     /// See [`EdgedError`]: also if the runtime does not say which pods have no record, which would run on beside the next
@@ -110,12 +112,19 @@ fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
     runtime.pod(&pod.uid).containers.values().any(|container| is_running(&container.state))
 }
 
-/// Removes what the runtime has of a pod, and what the pod worker knows of its runs: the next ones are counted from 0.
+/// Removes what the runtime has of a pod, and what the pod worker knows of its runs: the next ones are counted from 0. The
+/// ends of the runs are durable before that.
 async fn remove(
     runtime: &NodeRuntime,
     store: &PodStore,
     pod: &PodRecord,
 ) -> Result<(), EdgedError> {
+    let state = runtime.pod(&pod.uid);
+    // If an earlier attempt was cut off, they may be written down and gone from the runtime.
+    if !state.containers.is_empty() {
+        let ends = ends_that_count(&state, &store.restart(&pod.uid));
+        store.write_former_runs(&pod.uid, &ends).await?;
+    }
     if let Some(drivers) = runtime.drivers() {
         let deadline = Instant::now() + DRIVERS_WITHIN;
         while let Err(error) = drivers.unpublish(&pod.uid).await {

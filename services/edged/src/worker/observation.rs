@@ -161,7 +161,8 @@ impl Worker {
     /// Reads the pod's state from the runtime, and brings the trackers up to date with it.
     pub(super) async fn observe(&mut self, pod: &Pod) -> PodState {
         let (now, time) = (Instant::now(), Timestamp::now());
-        let state = self.shared.runtime.pod(&self.record.uid);
+        let mut state = self.shared.runtime.pod(&self.record.uid);
+        self.add_former_runs(pod, &mut state);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
             if let Some(tracker) = self.containers.get_mut(name) {

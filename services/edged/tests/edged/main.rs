@@ -17,6 +17,7 @@ mod mounts;
 mod node;
 mod resize;
 mod restarts;
+mod runtime_change;
 mod sandboxes;
 mod shim;
 mod static_pods;

@@ -1,0 +1,50 @@
+//! What a change of the runtime leaves of the pods. Both runtimes are the same one here: what the former one has is removed.
+
+use std::time::Duration;
+
+use headwater_edged::{Edged, running_pods};
+use serde_json::json;
+
+use crate::bench::{Bench, is_running, script_pod, until};
+
+/// The pods end within it.
+const GRACE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_pod_that_ended_unreported_does_not_run_again_and_one_that_was_stopped_does() {
+    let bench = Bench::new(&[]);
+    let (job_starts, web_starts, end) = (bench.path("job"), bench.path("web"), bench.path("end"));
+    let wait = format!("until [ -e {} ]; do sleep 0.02; done; exit 3", end.display());
+    for (name, starts, script) in
+        [("job", &job_starts, wait.as_str()), ("web", &web_starts, "exec sleep 1000")]
+    {
+        let script = format!("echo start >> {}; {script}", starts.display());
+        let mut pod = script_pod(name, name, &script);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        bench.edge.apply(&pod);
+    }
+    let first = bench.edged().await;
+    for name in ["job", "web"] {
+        bench.edge.until_status(name, "a running pod", is_running).await;
+    }
+    first.stop().await;
+    std::fs::write(&end, "").expect("written");
+    let runs = || running_pods(&bench.edged_dir()).expect("readable").len();
+    until("the end that no pod worker reports", || (runs() == 1).then_some(())).await;
+
+    let ended = Edged::clear(bench.config(), GRACE).await.expect("the pods end");
+    let names: Vec<_> = ended.ended.iter().map(|pod| pod.key.name().to_owned()).collect();
+    assert_eq!(names, ["web"], "the other one had ended");
+    assert_eq!(runs(), 0);
+
+    let second = bench.edged().await;
+    let failed = |status: &serde_json::Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("job", "its end", failed).await;
+    let exit = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(exit["exitCode"], 3, "{status:#}");
+    let starts =
+        |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default().lines().count();
+    until("the pod that was stopped", || (starts(&web_starts) == 2).then_some(())).await;
+    assert_eq!(starts(&job_starts), 1);
+    second.stop_pods(GRACE).await;
+}
