@@ -12,10 +12,12 @@
 mod cloud;
 mod health;
 mod log;
+mod nodes;
 mod terminal;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,13 +39,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
+use self::nodes::NodesNotStarted;
 use self::terminal::Terminal;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::damaged;
 use crate::hub_fleet::HubFleetServer;
 use crate::metrics::Metrics;
 use crate::node::pod_server::PodServerError;
-use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts};
+use crate::node::{Node, NodeMetrics, NodeSettings, cuts};
 use crate::part::signals::Signals;
 use crate::pod_runtime::{PodRuntime, shared_rights};
 use crate::settings::controller::manifests_are_there;
@@ -63,7 +66,7 @@ enum UpError {
     #[error(transparent)]
     Cloud(#[from] CloudError),
     #[error(transparent)]
-    Node(#[from] NodeError),
+    Nodes(#[from] NodesNotStarted),
     #[error(transparent)]
     PodServer(#[from] PodServerError),
     #[error(transparent)]
@@ -218,43 +221,12 @@ impl Composition {
         // The settings were checked.
         let listen = settings.kubelet.door().unwrap_or(Listen::Off);
         let fleet = HubFleetServer::start(cloud.hub.view(), &listen).await?;
-        let mut nodes = BTreeMap::new();
         let of_nodes = NodeMetrics::new(&metrics)?;
-        for name in &names {
-            let hub = cloud.hub.address();
-            let node_settings = NodeSettings {
-                hubs: vec![hub.into()],
-                tls: None,
-                sync_interval: settings.sync_interval,
-                // `up` runs pods as its own user, root included.
-                runtime: Some(PodRuntime {
-                    kind: settings.runtime,
-                    allow_root: true,
-                    cri: settings.cri.clone(),
-                }),
-                pod_bounds: PodBounds {
-                    node_address: settings.node_address,
-                    pressure: settings.pressure,
-                    images: settings.images.clone(),
-                    // The API gets only what the nodes send.
-                    events: match settings.kubernetes.events {
-                        EventLevel::All => Events::All,
-                        EventLevel::None | EventLevel::Warnings => Events::Warnings,
-                    },
-                    ..PodBounds::default()
-                },
-                // One address is not that of several nodes.
-                kubelet: Listen::Off,
-                // Their hub has one port for all.
-                streams: Streams::default(),
-                // A reserve for each of many nodes would be most of the disk, and they share one.
-                has_reserve: false,
-                local_user: None,
-                local_socket: None,
-            };
-            let node = Node::start(name, node_settings, &data, &memory, &of_nodes).await?;
-            nodes.insert(name.clone(), node);
-        }
+        let hub = cloud.hub.address();
+        let nodes = nodes::start(&names, |name| {
+            Node::start(name, node_settings(settings, hub), &data, &memory, &of_nodes)
+        });
+        let nodes = nodes.await?;
         let stop = CancellationToken::new();
         let (notices, stopped_sources) = (
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
@@ -315,6 +287,40 @@ impl Composition {
         }
         self.cloud.stop().await;
         remaining
+    }
+}
+
+/// The settings of each node, whose hub is at `hub`.
+fn node_settings(settings: &Settings, hub: SocketAddr) -> NodeSettings {
+    NodeSettings {
+        hubs: vec![hub.into()],
+        tls: None,
+        sync_interval: settings.sync_interval,
+        // `up` runs pods as its own user, root included.
+        runtime: Some(PodRuntime {
+            kind: settings.runtime,
+            allow_root: true,
+            cri: settings.cri.clone(),
+        }),
+        pod_bounds: PodBounds {
+            node_address: settings.node_address,
+            pressure: settings.pressure,
+            images: settings.images.clone(),
+            // The API gets only what the nodes send.
+            events: match settings.kubernetes.events {
+                EventLevel::All => Events::All,
+                EventLevel::None | EventLevel::Warnings => Events::Warnings,
+            },
+            ..PodBounds::default()
+        },
+        // One address is not that of several nodes.
+        kubelet: Listen::Off,
+        // Their hub has one port for all.
+        streams: Streams::default(),
+        // A reserve for each of many nodes would be most of the disk, and they share one.
+        has_reserve: false,
+        local_user: None,
+        local_socket: None,
     }
 }
 
