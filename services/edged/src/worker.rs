@@ -17,6 +17,7 @@
 //! | `places` | the places of pods that are started or taken down at the same time |
 //! | `container_tracker`, `image_tracker`, `token_tracker`, `crash_loop`, `setup_failure` | facts that the runtime does not know |
 //! | `restart` | the restart of all containers of the pod |
+//! | `ending` | how the pod ends, for a pod worker without its object |
 //! | `former_runs` | the ends of its containers in a runtime that the node had before |
 //! | `resizing` | the resources of its running containers, and the changes of them |
 //! | `devices` | the devices of the pod |
@@ -52,6 +53,7 @@ mod crash_loop;
 mod dependencies;
 mod devices;
 mod driver_mounts;
+mod ending;
 mod executor;
 mod former_runs;
 mod go_duration;
@@ -117,6 +119,8 @@ pub(crate) struct Worker {
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
     tokens: Option<Box<TokenTracker>>,
+    /// How the pod ends is on the disk.
+    has_ending: bool,
     /// What storage drivers have published, if the pod has volumes of drivers.
     mounts: Option<Box<DriverMounts>>,
     /// The content of the volumes, from the last time when all of it was available.
@@ -215,6 +219,7 @@ impl Worker {
             waits: BTreeMap::new(),
             restart: None,
             former: None,
+            has_ending: false,
             images,
             tokens: None,
             mounts: None,
@@ -279,6 +284,7 @@ impl Worker {
             let fate = self.fate(&pod, &state, now);
             if fate == Fate::Run {
                 self.keep_record().await;
+                self.keep_ending(&pod).await;
                 self.request_tokens(now);
                 self.publish_volumes();
                 self.write_volumes().await;

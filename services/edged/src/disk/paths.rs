@@ -4,6 +4,7 @@
 //! pods/<uid>/pod.json                                the pod's record
 //! pods/<uid>/status.json                             the last reported status
 //! pods/<uid>/waits.json                              the back-off of its failing containers
+//! pods/<uid>/ending.json                             how it ends, beyond its grace period
 //! pods/<uid>/former-runs.json                        the ends of its containers in a former runtime
 //! pods/<uid>/volumes/<volume>                        its volumes
 //! pods/<uid>/volume-subpaths/<volume>/<container>/<index>  a part of a volume, bound there
@@ -73,6 +74,11 @@ impl Paths {
     /// The runs of a pod from before its last restart of all containers.
     pub(crate) fn restart(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("restart.json")
+    }
+
+    /// How a pod ends, beyond its grace period.
+    pub(crate) fn ending(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("ending.json")
     }
 
     /// The ends of a pod's containers in the runtime that the node had before.

@@ -21,6 +21,7 @@ use super::paths::{Paths, entries};
 use crate::pod::{GRACE_DEFAULT, PodRecord, PodUid};
 use crate::worker::CrashRecord;
 
+mod ending;
 mod former_runs;
 
 /// The records of the pods on this node.

@@ -339,7 +339,7 @@ impl Supervisor {
                 WorkerChange::Orphan(record) => {
                     tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
                     let assignment = Assignment {
-                        pod: object_of(&record),
+                        pod: self.remembered(&record),
                         findings: Arc::default(),
                         objects: self.desired.objects().clone(),
                         failure: None,
@@ -575,6 +575,13 @@ impl Supervisor {
         self.workers.entry(uid).insert_entry(handle).into_mut()
     }
 
+    /// What is on the disk of a pod whose object is gone or not known yet.
+    fn remembered(&self, record: &PodRecord) -> CompressedObject<Pod> {
+        let ending = self.shared.store.ending(&record.uid);
+        let ending = ending.and_then(|pod| CompressedObject::encode(&pod).ok());
+        ending.unwrap_or_else(|| object_of(record))
+    }
+
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
     /// This includes pods on the machine that the edge's view has not named yet.
     pub(super) fn stop(&mut self, grace: Duration) {
@@ -591,7 +598,7 @@ impl Supervisor {
                 continue;
             }
             let assignment = Assignment {
-                pod: object_of(&record),
+                pod: self.remembered(&record),
                 findings: Arc::default(),
                 objects: self.desired.objects().clone(),
                 failure: None,

@@ -11,6 +11,40 @@ use crate::bench::{Bench, is_running, script_pod, until};
 const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
+async fn hooks_run_and_sidecars_end_last_although_no_edge_names_the_pods() {
+    let bench = Bench::new(&[]);
+    let (order, ready) = (bench.path("order"), bench.path("ready"));
+    let script = |name: &str| {
+        let (order, ready) = (order.display(), ready.display());
+        format!(
+            "trap 'echo {name} >> {order}; exit 0' TERM; echo {name} >> {ready}; \
+             while true; do sleep 0.02; done"
+        )
+    };
+    let sidecar = |name: &str| {
+        let command = json!(["sh", "-c", script(name)]);
+        json!({"name": name, "restartPolicy": "Always", "command": command})
+    };
+    let mut pod = script_pod("web", "u1", &script("main"));
+    let hook = format!("echo hook >> {}", order.display());
+    pod["spec"]["containers"][0]["lifecycle"] =
+        json!({"preStop": {"exec": {"command": ["sh", "-c", hook]}}});
+    pod["spec"]["initContainers"] = json!([sidecar("first"), sidecar("second")]);
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    bench.edge.until_status("web", "a running pod", is_running).await;
+    let lines = |path: &std::path::Path| -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    until("three containers", || (lines(&ready).len() == 3).then_some(())).await;
+    edged.stop().await;
+
+    Edged::clear(bench.config(), GRACE).await.expect("the pod ends");
+    assert_eq!(lines(&order), ["hook", "main", "second", "first"]);
+}
+
+#[tokio::test]
 async fn a_pod_that_ended_unreported_does_not_run_again_and_one_that_was_stopped_does() {
     let bench = Bench::new(&[]);
     let (job_starts, web_starts, end) = (bench.path("job"), bench.path("web"), bench.path("end"));
