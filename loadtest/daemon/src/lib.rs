@@ -39,4 +39,4 @@ pub use output::tail;
 pub use ports::free_ports;
 pub use process::{Process, run};
 pub use programs::{find_program, search_path};
-pub use time_limit::{OutputLines, output_within};
+pub use time_limit::{OutputLines, end_within, output_within};

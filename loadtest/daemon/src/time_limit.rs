@@ -1,7 +1,7 @@
 //! Commands with a time limit: a test of one that hangs ends all the same.
 
 use std::io::{self, BufRead as _, BufReader, Read};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,8 +17,17 @@ const LINES_MAX: usize = 64;
 /// # Errors
 /// It cannot be started, its output cannot be read, or it has not ended in time.
 pub fn output_within(command: &mut Command, within: Duration) -> io::Result<Output> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    end_within(child, within)
+}
+
+/// Waits for the end of a process, and returns what it printed into its pipes. One that has not ended in time is
+/// killed.
+///
+/// # Errors
+/// Its output cannot be read, or it has not ended in time.
+pub fn end_within(mut child: Child, within: Duration) -> io::Result<Output> {
     let deadline = Instant::now() + within;
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let printed = (child.stdout.take().map(whole), child.stderr.take().map(whole));
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -121,6 +130,19 @@ mod tests {
             let late = output_within(&mut shell(script), SHORT).expect_err(script);
             assert_eq!(late.kind(), io::ErrorKind::TimedOut, "{script}");
         }
+    }
+
+    #[test]
+    fn a_process_that_was_started_before_has_a_time_limit_too() {
+        let mut command = shell("echo a; echo b >&2; exit 3");
+        let child =
+            command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+        let output = end_within(child, WAIT).expect("it ends");
+        assert_eq!((&*output.stdout, &*output.stderr), (&b""[..], &b"b\n"[..]));
+        assert_eq!(output.status.code(), Some(3));
+        let child = shell("exec sleep 1000").spawn().expect("it starts");
+        let late = end_within(child, SHORT).expect_err("it goes on");
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::running::headwater;
+use crate::running::{headwater, output};
 
 /// The folder with its certificates, gone with it.
 pub struct Authority(TempDir);
@@ -57,6 +57,6 @@ impl Authority {
 }
 
 fn run(folder: &Path, args: &[&str]) {
-    let made = headwater().current_dir(folder).arg("ca").args(args).output().expect("it starts");
+    let made = output(headwater().current_dir(folder).arg("ca").args(args));
     assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::memory;
 use crate::part::Part;
-use crate::running::{WAIT, headwater};
+use crate::running::{WAIT, headwater, output};
 
 /// The polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
@@ -90,7 +90,7 @@ impl Fleet {
         let mut command = headwater();
         command.args(["topics", "create", "--partitions", &partitions.to_string()]);
         command.args(self.on_kafka(&[]));
-        let made = command.output().expect("headwater starts");
+        let made = output(&mut command);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 

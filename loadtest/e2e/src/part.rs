@@ -2,17 +2,18 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headwater_daemon::output_within;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::containers::kill_all;
 use crate::memory;
-use crate::running::{WAIT, headwater};
+use crate::running::{WAIT, headwater, output};
 
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
@@ -109,14 +110,20 @@ impl Part {
     /// Asks it something.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// When the program cannot be started, or has not ended in [`WAIT`].
     pub fn ask(&self, args: &[&str]) -> Output {
-        headwater().args(args).arg("--data").arg(&self.data).output().expect("headwater starts")
+        output(&mut self.command(args))
     }
 
-    /// Asks it something and gives what it printed, if it was done.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = headwater();
+        command.args(args).arg("--data").arg(&self.data).stdin(Stdio::null());
+        command
+    }
+
+    /// Asks it something and gives what it printed, if it was done in [`WAIT`].
     pub fn text(&self, args: &[&str]) -> Option<String> {
-        let output = self.ask(args);
+        let output = output_within(&mut self.command(args), WAIT).ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headwater_daemon::output_within;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -22,6 +23,9 @@ pub const WAIT: Duration = Duration::from_secs(90);
 
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
+
+/// The time, in seconds, in which a program that is to end ends; then it is killed.
+const KILL_AFTER: &str = "--kill-after=10";
 
 /// A data directory, and the process that owns it while it runs.
 pub struct Running {
@@ -102,9 +106,15 @@ impl Running {
     /// Asks it something.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// When the program cannot be started, or has not ended in [`WAIT`].
     pub fn ask(&self, args: &[&str]) -> Output {
-        headwater().args(args).arg("--data").arg(self.data()).output().expect("headwater starts")
+        output(&mut self.command(args))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = headwater();
+        command.args(args).arg("--data").arg(self.data()).stdin(Stdio::null());
+        command
     }
 
     /// Asks it something that goes on for ever, and reads along until a line says what is wanted.
@@ -114,7 +124,8 @@ impl Running {
     pub fn follow(&self, args: &[&str], act: impl FnOnce(), wanted: impl Fn(&str) -> bool) {
         // A test that waits for a line that never comes must end all the same.
         let mut command = without_settings(Command::new("timeout"));
-        command.arg(WAIT.as_secs().to_string()).arg(programs().join("headwater"));
+        command.arg(KILL_AFTER).arg(WAIT.as_secs().to_string());
+        command.arg(programs().join("headwater"));
         command.args(args).arg("--data").arg(self.data()).stdout(Stdio::piped());
         let mut following = command.spawn().expect("headwater starts");
         let output = following.stdout.take().expect("its output is piped");
@@ -141,9 +152,9 @@ impl Running {
         Some(answer)
     }
 
-    /// Asks it something and gives what it printed, if it was done.
+    /// Asks it something and gives what it printed, if it was done in [`WAIT`].
     pub fn text(&self, args: &[&str]) -> Option<String> {
-        let output = self.ask(args);
+        let output = output_within(&mut self.command(args), WAIT).ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -325,6 +336,15 @@ impl Drop for Running {
 /// When it was not built: `cargo xtask test` does.
 pub fn headwater() -> Command {
     without_settings(Command::new(programs().join("headwater")))
+}
+
+/// Runs a command, which gets no input, to its end.
+///
+/// # Panics
+/// When it cannot be started, or has not ended in [`WAIT`].
+pub fn output(command: &mut Command) -> Output {
+    let ended = output_within(command.stdin(Stdio::null()), WAIT);
+    ended.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 fn without_settings(mut command: Command) -> Command {

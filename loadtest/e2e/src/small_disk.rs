@@ -5,6 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use headwater_daemon::output_within;
+
+use crate::running::{WAIT, output};
+
 /// A tmpfs, taken away when dropped.
 pub struct SmallDisk {
     at: PathBuf,
@@ -17,12 +21,11 @@ impl SmallDisk {
         fs::create_dir_all(at).expect("a directory");
         let size = format!("size={mib}m");
         let mut mount = Command::new("mount");
-        let output = mount.args(["-t", "tmpfs", "-o", &size, "small"]).arg(at).output();
-        let output = output.expect("mount is there");
-        if output.status.success() {
+        let mounted = output(mount.args(["-t", "tmpfs", "-o", &size, "small"]).arg(at));
+        if mounted.status.success() {
             return Some(Self { at: at.to_owned() });
         }
-        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        let why = String::from_utf8_lossy(&mounted.stderr).into_owned();
         let message = format!("NOT RUN: no tmpfs can be mounted: {}", why.trim());
         assert!(std::env::var_os("CI").is_none(), "{message}");
         eprintln!("{message}");
@@ -53,6 +56,6 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Its users have been asked to end.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
+        let _ = output_within(Command::new("umount").arg("--lazy").arg(&self.at), WAIT);
     }
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::thread;
 
-use headwater_e2e::running::{Running, headwater};
+use headwater_daemon::end_within;
+use headwater_e2e::running::{Running, WAIT, headwater, output};
 use serde_json::Value;
 
 /// Two pods that write and one that waits for a ConfigMap that is not there.
@@ -114,12 +115,12 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         (&["up", "m", "--config", &unknown], "colour in"),
         (&["up", "m", "--config", &malformed], "b.toml"),
     ] {
-        let output = headwater().args(args).current_dir(folder.path()).output().expect("starts");
-        let stderr = stderr_of(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        let refused = output(headwater().args(args).current_dir(folder.path()));
+        let stderr = stderr_of(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(named), "{args:?} does not name {named:?}: {stderr}");
         // No colours: stderr is no terminal.
-        assert!(stderr.starts_with("error: ") && output.stdout.is_empty(), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && refused.stdout.is_empty(), "{args:?}: {stderr}");
         assert!(!stderr.contains('\u{1b}'), "{args:?}: {stderr}");
     }
     for (variable, value, named) in [
@@ -130,9 +131,9 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
     ] {
         let mut command = headwater();
         command.args(["up", "."]).env(variable, value).current_dir(folder.path());
-        let output = command.output().expect("starts");
-        assert_eq!(output.status.code(), Some(2), "{variable}: {}", stderr_of(&output));
-        assert!(stderr_of(&output).contains(named), "{variable}: {}", stderr_of(&output));
+        let refused = output(&mut command);
+        assert_eq!(refused.status.code(), Some(2), "{variable}: {}", stderr_of(&refused));
+        assert!(stderr_of(&refused).contains(named), "{variable}: {}", stderr_of(&refused));
     }
 }
 
@@ -161,10 +162,9 @@ fn without_a_server_the_error_names_the_remedy() {
         (&stranger, "is not headwater"),
     ] {
         for args in [&["get", "pods"][..], &["status"], &["verify"], &["logs", "web"]] {
-            let output =
-                headwater().args(args).arg("--data").arg(data).output().expect("it starts");
-            let stderr = stderr_of(&output);
-            assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+            let refused = output(headwater().args(args).arg("--data").arg(data));
+            let stderr = stderr_of(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{args:?}: {stderr}");
             assert!(stderr.contains(named), "{args:?} at {}: {stderr}", data.display());
             assert!(stderr.contains(&*data.to_string_lossy()), "it names the place: {stderr}");
         }
@@ -182,7 +182,7 @@ fn a_reader_that_stops_is_no_failure() {
             .spawn()
             .expect("starts");
         drop(process.stdout.take());
-        let output = process.wait_with_output().expect("it ends");
+        let output = end_within(process, WAIT).expect("it ends");
         assert!(
             output.status.success() && output.stderr.is_empty(),
             "{args:?}: {}",
@@ -476,7 +476,7 @@ fn completion(data: &Path) {
         command.arg("--").arg("headwater").args(words);
         command.env("COMPLETE", "bash").env("HEADWATER_DATA", data).env("_CLAP_IFS", "\n");
         command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
-        shown(&command.output().expect("it starts")).lines().map(str::to_owned).collect::<Vec<_>>()
+        shown(&output(&mut command)).lines().map(str::to_owned).collect::<Vec<_>>()
     };
     for (words, expected) in [
         (&["get", "po"][..], &["pods"][..]),

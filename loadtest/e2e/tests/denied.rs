@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use headwater_e2e::running::programs;
+use headwater_e2e::running::{output, programs};
 
 /// A user with no rights: `nobody` on every Linux.
 const NOBODY: u32 = 65_534;
@@ -19,7 +19,7 @@ const OWNER: u32 = 47_110;
 fn as_nobody(program: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(args).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
-    command.output().expect("the program starts")
+    output(&mut command)
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn permission_denied_is_called_that_with_the_owner_and_the_command() {
             &["up", "/usr"],
             &["doctor"],
         ] {
-            let output = as_nobody(&program, &[args, &["--data", dir]].concat());
-            let text = [output.stdout, output.stderr].concat();
+            let refused = as_nobody(&program, &[args, &["--data", dir]].concat());
+            let text = [refused.stdout, refused.stderr].concat();
             let text = String::from_utf8_lossy(&text);
-            assert!(!output.status.success(), "{args:?}: {text}");
+            assert!(!refused.status.success(), "{args:?}: {text}");
             assert!(text.contains("permission denied"), "{args:?}: {text}");
             assert!(text.contains("belongs to #47110"), "{args:?}: {text}");
             assert!(text.contains("sudo -u \\#47110 headwater"), "{args:?}: {text}");

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::io::{ErrorKind, Seek as _, Write as _};
+use std::process::Command;
 
-use headwater_e2e::running::Running;
+use headwater_daemon::output_within;
+use headwater_e2e::running::{Running, WAIT, headwater, output};
 
 const POD: &str = "\
 apiVersion: v1
@@ -196,16 +197,19 @@ fn metrics_beyond_loopback_name_nodes_only_where_the_setting_permits_it() {
 
 /// Has the text judged by Prometheus' own tool, where there is one.
 fn promtool(text: &str) {
-    let mut command = Command::new("promtool");
-    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut promtool) = command.stderr(Stdio::piped()).spawn() else {
-        eprintln!("NOT RUN: there is no promtool");
-        return;
+    let mut input = tempfile::tempfile().expect("a file");
+    input.write_all(text.as_bytes()).expect("written");
+    input.rewind().expect("its beginning");
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(input);
+    let judged = match output_within(&mut promtool, WAIT) {
+        Ok(judged) => judged,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("NOT RUN: there is no promtool");
+            return;
+        }
+        Err(error) => panic!("promtool: {error}"),
     };
-    let mut input = promtool.stdin.take().expect("its input is piped");
-    input.write_all(text.as_bytes()).expect("it reads");
-    drop(input);
-    let judged = promtool.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&judged.stderr);
     assert!(judged.status.success(), "promtool: {stderr}");
 }
@@ -259,12 +263,9 @@ fn doctor_names_a_problem_and_ends_with_three() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("letter.txt"), "dear").expect("written");
     let data = folder.path().to_str().expect("UTF-8");
-    let output = headwater_e2e::running::headwater()
-        .args(["doctor", "--data", data])
-        .output()
-        .expect("headwater starts");
-    assert_eq!(output.status.code(), Some(3));
-    let stdout = String::from_utf8_lossy(&output.stdout);
+    let doctor = output(headwater().args(["doctor", "--data", data]));
+    assert_eq!(doctor.status.code(), Some(3));
+    let stdout = String::from_utf8_lossy(&doctor.stdout);
     assert!(stdout.starts_with("CHECK"), "{stdout}");
     assert!(stdout.contains("this is not a data directory"), "{stdout}");
     let entries = folder.path().read_dir().expect("reads").count();

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use headwater_check::positions::Positions;
-use headwater_e2e::running::{Running, headwater, processes_in};
+use headwater_daemon::end_within;
+use headwater_e2e::running::{Running, WAIT, headwater, output, processes_in};
 use headwater_event::{Seq, StreamId};
 use serde_json::Value;
 
@@ -89,13 +90,12 @@ fn a_slip_of_the_finger_is_named() {
         (&["node", "release", "node-1"], 1, "node node-1 is not held; this hub holds no node"),
         (&["up", folder], 1, "in use by another headwater"),
     ] {
-        let output = headwater().args(args).args(["--data", data]).output().expect("it starts");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        let refused = output(headwater().args(args).args(["--data", data]));
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(code), "{args:?}: {stderr}");
         assert!(stderr.contains(named), "{args:?}: {stderr}");
     }
-    let typo =
-        headwater().args(["up", folder]).env("HEADWATER_NODEZ", "3").output().expect("it starts");
+    let typo = output(headwater().args(["up", folder]).env("HEADWATER_NODEZ", "3"));
     let stderr = String::from_utf8_lossy(&typo.stderr).into_owned();
     assert_eq!(typo.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("HEADWATER_NODEZ: there is no such setting"), "{stderr}");
@@ -114,7 +114,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         }
         let mut process = command.spawn().expect("it starts");
         drop(process.stdout.take());
-        let output = process.wait_with_output().expect("it ends");
+        let output = end_within(process, WAIT).expect("it ends");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.is_empty(), "{args:?}: {stderr}");
     }

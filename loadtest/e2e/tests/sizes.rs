@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-use headwater_e2e::running::Running;
+use headwater_e2e::running::{Running, WAIT};
 use serde_json::{Value, json};
 
 /// What Kubernetes itself stores of one object, and what is replicated: canonical JSON.
@@ -115,6 +115,7 @@ fn pod(names: &[&str]) -> Value {
 /// Says a line, and gives the answer.
 fn send(socket: &std::path::Path, line: &Value) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
+    stream.set_read_timeout(Some(WAIT)).expect("it can be");
     let _ = stream.write_all(format!("{line}\n").as_bytes());
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = String::new();

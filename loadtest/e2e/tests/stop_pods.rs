@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use headwater_e2e::containers::containers;
-use headwater_e2e::running::{Running, headwater};
+use headwater_e2e::running::{Running, headwater, output};
 
 /// One pod ends when it is asked to, the other only when it is killed.
 const PODS: &str = "\
@@ -29,7 +29,7 @@ spec:
 ";
 
 fn stop_pods(data: &Path) -> Output {
-    headwater().arg("stop-pods").arg("--data").arg(data).output().expect("headwater starts")
+    output(headwater().arg("stop-pods").arg("--data").arg(data))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_broker::{Cluster, ClusterSettings};
-use headwater_e2e::running::{processes_in, programs, root};
+use headwater_e2e::running::{output, processes_in, programs, root};
 use headwater_e2e::transcript::{self, Input, Step};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -199,9 +199,10 @@ impl Tour {
         let ask = || {
             let both = format!("exec 2>&1\n{command}");
             let mut shell = self.command("timeout", &[COMMAND_WAIT_SECONDS, "sh", "-c", &both]);
-            let output = shell.output().expect("a shell starts");
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            (is_done(command, output.status), text)
+            // A process that a command leaves behind may keep the output open longer than `timeout` runs.
+            let ended = output(&mut shell);
+            let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+            (is_done(command, ended.status), text)
         };
         if step.expected.is_empty() {
             let (done, text) = ask();

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use headwater_e2e::running::{Running, WAIT, headwater, root};
+use headwater_e2e::running::{Running, WAIT, headwater, output, root};
 use headwater_object::host_ports::host_ports_of;
 use serde_json::{Value, json};
 
@@ -516,14 +516,13 @@ fn files(data: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_does_not_run_cannot_be_asked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let output =
-        headwater().args(["status", "--data"]).arg(folder.path()).output().expect("it starts");
-    assert_eq!(output.status.code(), Some(1));
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let status = output(headwater().args(["status", "--data"]).arg(folder.path()));
+    assert_eq!(status.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&status.stderr);
     assert!(stderr.contains("nothing runs in") && stderr.contains("headwater up"), "{stderr}");
-    let missing = headwater().args(["up", "/no/such/folder"]).output().expect("it starts");
+    let missing = output(headwater().args(["up", "/no/such/folder"]));
     assert_eq!(missing.status.code(), Some(1));
-    let wrong = headwater().args(["up", ".", "--nodes", "0"]).output().expect("it starts");
+    let wrong = output(headwater().args(["up", ".", "--nodes", "0"]));
     assert_eq!(wrong.status.code(), Some(2));
 }
 
@@ -557,8 +556,8 @@ fn a_data_directory_among_the_manifests_is_no_source() {
     running.wait_for("the manifest in the volume", |running| {
         (running.text(&["logs", "writer"])? == "written\n").then_some(())
     });
-    let found = Command::new("find").arg(&data).args(["-name", "evil.yaml"]).output();
-    let found = String::from_utf8(found.expect("find runs").stdout).expect("UTF-8");
+    let found = output(Command::new("find").arg(&data).args(["-name", "evil.yaml"]));
+    let found = String::from_utf8(found.stdout).expect("UTF-8");
     assert_eq!(found.lines().count(), 1, "the manifest is in the data directory: {found}");
 
     // A change that is seen shows that the folder was looked at again.
@@ -573,8 +572,7 @@ fn a_data_directory_among_the_manifests_is_no_source() {
 
     let inside = data.join("nodes");
     let other = folder.path().join("other");
-    let refused = headwater().arg("up").arg(&inside).arg("--data").arg(&other).output();
-    let refused = refused.expect("headwater starts");
+    let refused = output(headwater().arg("up").arg(&inside).arg("--data").arg(&other));
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{text}");
     assert!(text.contains("lies in the data directory"), "{text}");

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use headwater_check::positions::Positions;
+use headwater_daemon::end_within;
 use headwater_e2e::evidence::Evidence;
-use headwater_e2e::running::{Running, headwater};
+use headwater_e2e::running::{Running, WAIT, headwater};
 use headwater_event::{Event, Seq, StreamId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,9 +86,9 @@ impl Witness {
 
     /// Checks that everything it read is in the log. No process runs.
     pub(crate) fn check(&mut self, evidence: &Evidence) -> Result<(), String> {
-        for mut following in self.following.drain(..) {
+        for following in self.following.drain(..) {
             // The followed process is dead, so this ends; otherwise that is a failure of its own.
-            following.wait().map_err(|error| error.to_string())?;
+            end_within(following, WAIT).map_err(|error| error.to_string())?;
         }
         let notes = fs::read_to_string(&self.file).unwrap_or_default();
         for line in notes.lines() {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_e2e::containers::kill_all;
-use headwater_e2e::running::{WAIT, headwater};
+use headwater_e2e::running::{WAIT, headwater, output};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -81,7 +81,7 @@ impl Process {
     }
 
     fn ask(&self, args: &[&str]) -> Output {
-        headwater().args(args).arg("--data").arg(&self.data).output().expect("headwater starts")
+        output(headwater().args(args).arg("--data").arg(&self.data))
     }
 
     /// Waits until `look` gives something.

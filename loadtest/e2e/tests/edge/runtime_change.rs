@@ -6,7 +6,7 @@ use std::path::Path;
 use headwater_cri_lab::{Containerd, ContainerdSettings};
 use headwater_e2e::containers::containers;
 use headwater_e2e::pressure::NO_DISK_PRESSURE;
-use headwater_e2e::running::headwater;
+use headwater_e2e::running::{headwater, output};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -76,10 +76,9 @@ fn pods_end_in_the_former_runtime_before_they_run_in_the_next_one() {
         assert_eq!(starts("once"), 1);
     };
     let in_containerd = |containerd: &Containerd| {
-        let output = containerd.ctr().args(["containers", "list", "--quiet"]).output();
-        let output = output.expect("ctr starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).lines().count()
+        let listed = output(containerd.ctr().args(["containers", "list", "--quiet"]));
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+        String::from_utf8_lossy(&listed.stdout).lines().count()
     };
 
     let mut edge = edge_on(&data, &cloud, &process);
@@ -105,8 +104,7 @@ fn pods_end_in_the_former_runtime_before_they_run_in_the_next_one() {
     containerd.server().start().expect("it starts again");
 
     // What the command ends starts again, and only there.
-    let ended = headwater().arg("stop-pods").arg("--data").arg(&data).output();
-    let ended = ended.expect("it starts");
+    let ended = output(headwater().arg("stop-pods").arg("--data").arg(&data));
     let (out, why) =
         (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert_eq!(out, "pod default/keeper ended\n1 pod ended\n", "{why}");

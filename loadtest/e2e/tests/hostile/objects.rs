@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use headwater_e2e::running::Running;
+use headwater_e2e::running::{Running, WAIT};
 
 /// Connections that there may be at once, and then some.
 const CONNECTIONS: usize = 80;
@@ -80,6 +80,7 @@ fn lines_of_any_kind_are_answered_by_their_number_and_the_next_is_taken() {
 /// Says all of it, and gives the answers.
 fn send(socket: &Path, input: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
+    stream.set_read_timeout(Some(WAIT)).expect("it can be");
     // A refused client is not read to the end.
     let _ = stream.write_all(input);
     let _ = stream.shutdown(Shutdown::Write);

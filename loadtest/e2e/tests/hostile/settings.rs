@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use headwater_e2e::running::headwater;
+use headwater_e2e::running::{headwater, output};
 
 #[test]
 fn a_settings_file_that_is_wrong_is_named_with_what_is_wrong_in_it() {
@@ -41,9 +41,9 @@ fn a_settings_file_that_is_wrong_is_named_with_what_is_wrong_in_it() {
 fn refused(file: &std::path::Path, named: &[&str], what: &str) {
     let mut command = headwater();
     command.args(["up", "--print-config", "--config"]).arg(file);
-    let output = command.output().expect("headwater starts");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{what}: {error}");
+    let refused = output(&mut command);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{what}: {error}");
     assert!(!error.contains("panicked"), "{what}: {error}");
     for word in named {
         assert!(error.contains(word), "{what}: {error:?} does not name {word:?}");

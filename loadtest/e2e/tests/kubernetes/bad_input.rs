@@ -8,7 +8,8 @@ use std::process::{Output, Stdio};
 use std::thread;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
-use headwater_e2e::running::{Running, headwater};
+use headwater_daemon::end_within;
+use headwater_e2e::running::{Running, WAIT, headwater, output};
 use tempfile::TempDir;
 
 use crate::world::stderr_of;
@@ -34,7 +35,7 @@ fn kubeconfig(folder: &Path, name: &str, server: &str, cluster: &str, user: &str
 fn up(folder: &TempDir, args: &[&str]) -> Output {
     let mut command = headwater();
     command.arg("up").args(args).arg("--data").arg(folder.path().join("data"));
-    command.output().expect("headwater starts")
+    output(&mut command)
 }
 
 /// Checks the end of a command: its status, and what it names.
@@ -86,12 +87,12 @@ fn what_needs_no_server_is_refused_before_anything_starts() {
     }
     let mut command = headwater();
     command.args(["up", "--kubeconfig", &right]);
-    let selected = command.env("HEADWATER_KUBERNETES_NODE_SELECTOR", "zone near (a)").output();
+    let selected = output(command.env("HEADWATER_KUBERNETES_NODE_SELECTOR", "zone near (a)"));
     let named = ["HEADWATER_KUBERNETES_NODE_SELECTOR", "zone near (a)", "KEY in (A,B)"];
-    check(&selected.expect("headwater starts"), USAGE, &named);
+    check(&selected, USAGE, &named);
     let controller = |more: &[&str]| {
         let args = ["controller", "--check", "--kafka", "127.0.0.1:1", "--kubeconfig", &right];
-        headwater().args(args).args(more).output().expect("headwater starts")
+        output(headwater().args(args).args(more))
     };
     let tls = ["--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"];
     let anywhere = [&["--listen", "0.0.0.0:7301"][..], &tls].concat();
@@ -112,7 +113,7 @@ fn an_exec_plugin_that_does_not_end_ends_the_start() {
     let doctor = doctor.spawn().expect("headwater starts");
     let named = ["the plugin \"sleep\"", &slow, "no credentials within 30s", "run it by hand"];
     check(&up(&folder, &["--kubeconfig", &slow]), FAILURE, &named);
-    let doctor = doctor.wait_with_output().expect("headwater ends");
+    let doctor = end_within(doctor, WAIT).expect("headwater ends");
     let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(printed.contains("no credentials within 30s"), "{printed}");
 }
@@ -128,8 +129,8 @@ fn credentials_that_a_server_refuses_end_the_start() {
     };
     let expired = with("expired", ", insecure-skip-tls-verify: true", "token: was-valid");
     check(&up(&folder, &["--kubeconfig", &expired]), FAILURE, &[server, "(401)", "renew them"]);
-    let made = headwater().args(["ca", "init"]).arg(folder.path().join("other")).output();
-    check(&made.expect("headwater starts"), 0, &[]);
+    let made = output(headwater().args(["ca", "init"]).arg(folder.path().join("other")));
+    check(&made, 0, &[]);
     let other = folder.path().join("other/ca.crt").display().to_string();
     let foreign = with("foreign", &format!(", certificate-authority: {other}"), "token: t");
     let named = [server, "not by the CA of the kubeconfig", "correct certificate-authority"];
@@ -166,8 +167,7 @@ fn a_server_that_is_too_old_ends_the_start() {
     let old = kubeconfig(folder.path(), "old", &server, "", "token: t").display().to_string();
     let named = [&server, "version v1.32.7", "needs Kubernetes 1.33 or later", "upgrade"];
     check(&up(&folder, &["--kubeconfig", &old]), FAILURE, &named);
-    let doctor = headwater().args(["doctor", "--kubeconfig", &old]).output();
-    let doctor = doctor.expect("headwater starts");
+    let doctor = output(headwater().args(["doctor", "--kubeconfig", &old]));
     let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(printed.contains("upgrade the cluster: Headwater needs 1.33"), "{printed}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
-use headwater_e2e::running::{Running, headwater};
+use headwater_e2e::running::{Running, headwater, output};
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -16,8 +16,8 @@ const PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The checks of a Kubernetes API that `doctor` prints: result and finding.
 fn doctor(kubeconfig: &str, more: &[&str]) -> Vec<(String, String)> {
     let args = ["doctor", "-o", "json", "--kubeconfig", kubeconfig];
-    let output = headwater().args(args).args(more).output().expect("headwater starts");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let printed = output(headwater().args(args).args(more));
+    let report: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
     let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
     let checks = report["checks"].as_array().expect("checks").iter();
     let of_api = checks.filter(|check| text(check, "check").starts_with("kubernetes"));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_e2e::containers::{containers, kill_all};
-use headwater_e2e::running::{WAIT, programs, root};
+use headwater_e2e::running::{WAIT, output, programs, root};
 use headwater_e2e::transcript::section;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -83,13 +83,13 @@ impl Terminal {
     fn until<T>(&self, command: &str, found: impl Fn(&Output) -> Option<T>) -> T {
         let deadline = Instant::now() + WAIT;
         loop {
-            let output = self.shell(command).output().expect("a shell starts");
-            if let Some(found) = found(&output) {
+            let ended = output(&mut self.shell(command));
+            if let Some(found) = found(&ended) {
                 return found;
             }
             let up = fs::read_to_string(self.log()).unwrap_or_default();
-            let printed = String::from_utf8_lossy(&output.stdout);
-            let complaint = stderr_of(&output);
+            let printed = String::from_utf8_lossy(&ended.stdout);
+            let complaint = stderr_of(&ended);
             assert!(Instant::now() < deadline, "{command}\n{printed}{complaint}--- up\n{up}");
             thread::sleep(POLL);
         }

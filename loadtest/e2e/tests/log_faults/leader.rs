@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use headwater_broker::ClusterSettings;
 use headwater_e2e::fleet::Fleet;
-use headwater_e2e::running::headwater;
+use headwater_e2e::running::{headwater, output};
 
 use crate::scene::{CONTROLLER, DOWNSTREAM, HUB, NODES, PARTITIONS, Place, Scene, held};
 
@@ -35,9 +35,8 @@ impl SilenceWatch {
             let mut seen = BTreeSet::new();
             while !ended.load(Ordering::Relaxed) {
                 for folder in &folders {
-                    let output = headwater().args(["status", "--data"]).arg(folder).output();
-                    let text = output.expect("headwater starts").stdout;
-                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let status = output(headwater().args(["status", "--data"]).arg(folder));
+                    let text = String::from_utf8_lossy(&status.stdout).into_owned();
                     let silent = text.lines().filter(|line| line.contains("has not a"));
                     seen.extend(silent.map(str::to_owned));
                 }

@@ -9,7 +9,7 @@ use headwater_broker::ClusterSettings;
 use headwater_check::panic::check_words;
 use headwater_e2e::fleet::Fleet;
 use headwater_e2e::part::Part;
-use headwater_e2e::running::headwater;
+use headwater_e2e::running::{headwater, output};
 use serde_json::Value;
 
 use crate::load::Load;
@@ -394,7 +394,7 @@ impl Place {
     pub(crate) fn of(fleet: &Fleet, topic: &str, partition: u32) -> Option<Self> {
         let mut command = headwater();
         command.args(["topics", "describe", "-o", "json", "--kafka", &fleet.kafka.bootstrap()]);
-        let described = command.output().expect("headwater starts");
+        let described = output(&mut command);
         let described: Value = serde_json::from_slice(&described.stdout).ok()?;
         let topics = described["topics"].as_array()?;
         let topic = topics.iter().find(|found| found["name"] == topic)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headwater_cri_lab::{Containerd, ContainerdSettings};
 use headwater_e2e::pressure::NO_DISK_PRESSURE;
-use headwater_e2e::running::WAIT;
+use headwater_e2e::running::{WAIT, output};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -127,9 +127,9 @@ impl Gateway {
 
     /// What `ctr` prints, line by line.
     pub(super) fn ctr(&self, args: &[&str]) -> Vec<String> {
-        let output = self.containerd.ctr().args(args).output().expect("ctr starts");
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+        let listed = output(self.containerd.ctr().args(args));
+        assert!(listed.status.success(), "{args:?}: {}", String::from_utf8_lossy(&listed.stderr));
+        String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect()
     }
 
     /// The shims of a pod, or all of them for an empty name.
