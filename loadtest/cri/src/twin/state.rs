@@ -22,6 +22,9 @@ const NAME: &str = "containerd";
 /// The version at the start.
 const VERSION: &str = "1.6.20-twin";
 
+/// The handlers that it has while it names none.
+const UNNAMED_HANDLERS: [&str; 2] = ["", "runc"];
+
 /// The exit code of a container whose program could not be started.
 const START_ERROR_CODE: i32 = 128;
 
@@ -84,7 +87,7 @@ pub(super) struct State {
     name: Option<String>,
     /// Its version, if it is not that of the start.
     version: Option<String>,
-    /// The handlers that it names, each with user namespaces.
+    /// The handlers that it names, each with user namespaces. If it names any, it has no other.
     handlers: Vec<String>,
     ids: u64,
 }
@@ -120,6 +123,14 @@ impl State {
             RuntimeHandlerFeatures { recursive_read_only_mounts: false, user_namespaces: true };
         let of = |name: &String| RuntimeHandler { name: name.clone(), features: Some(features) };
         self.handlers.iter().map(of).collect()
+    }
+
+    /// Whether it runs sandboxes by this handler.
+    fn has_handler(&self, handler: &str) -> bool {
+        if self.handlers.is_empty() {
+            return UNNAMED_HANDLERS.contains(&handler);
+        }
+        self.handlers.iter().any(|name| name == handler)
     }
 
     pub(super) fn set_pull(&mut self, image: &str, outcome: PullOutcome) {
@@ -188,7 +199,7 @@ impl State {
         config: PodSandboxConfig,
         handler: String,
     ) -> Result<String, Status> {
-        if !["", "runc"].contains(&handler.as_str()) {
+        if !self.has_handler(&handler) {
             let text = format!("no runtime for \"{handler}\" is configured");
             return Err(Status::unknown(format!("failed to get sandbox runtime: {text}")));
         }

@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, is_running};
 use crate::life::{FOREVER, gone, start};
 
-fn class(name: &str, handler: &str) -> Value {
+pub(crate) fn class(name: &str, handler: &str) -> Value {
     json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
         "metadata": {"name": name, "uid": name}, "handler": handler,
     })
 }
 
-fn pod(bench: &Bench, name: &str, class: &str) -> Value {
+pub(crate) fn pod(bench: &Bench, name: &str, class: &str) -> Value {
     let mut pod = bench.pod(name, FOREVER);
     pod["spec"]["runtimeClassName"] = json!(class);
     pod
 }
 
 /// The reason for which the container waits, and its message.
-fn waiting(status: &Value) -> (&str, &str) {
+pub(crate) fn waiting(status: &Value) -> (&str, &str) {
     let waiting = &status["containerStatuses"][0]["state"]["waiting"];
     let of = |field: &str| waiting[field].as_str().unwrap_or_default();
     (of("reason"), of("message"))

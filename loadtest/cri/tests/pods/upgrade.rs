@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use headwater_cri_lab::{Containerd, Restart};
+use headwater_cri::client::CriClient;
+use headwater_cri::proto::ListPodSandboxRequest;
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Restart};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, start_twin, until};
+use crate::bench::{Bench, is_running, start_twin, until};
+use crate::classes::{class, pod, waiting};
+
+/// The pod worker looks at its pods so often that a test waits for several looks.
+const OFTEN: Duration = Duration::from_millis(200);
 
 /// Waits until the latest Node has this version of the runtime, and returns the handlers that it states.
 async fn handlers(bench: &Bench, version: &str) -> Value {
@@ -57,5 +63,33 @@ async fn the_events_of_another_runtime_are_followed_once_it_says_what_it_is() {
     handlers(&bench, "cri-o://1.6.20-twin").await;
     let follows = || async { (twin.calls("GetContainerEvents") > 0).then_some(()) };
     until(follows).await.expect("its events are followed");
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_waits_for_a_handler_starts_once_the_upgraded_runtime_has_it() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, mut twin) = start_twin();
+    twin.add_image(BUSYBOX_IMAGE);
+    twin.upgrade("2.4.1-twin", &["", "runc"]);
+    let mut bench = Bench::new(twin.socket());
+    bench.settings.resync = OFTEN;
+    let edged = bench.edged().await;
+    bench.edge.apply(&class("own", "second"));
+    let own = pod(&bench, "own", "own");
+    bench.edge.apply(&own);
+    let has_none = |status: &Value| waiting(status).1.contains("has no handler \"second\"");
+    bench.status("own", "a pod without a handler", has_none).await;
+    twin.stop().await;
+    twin.upgrade("2.4.2-twin", &["", "runc", "second"]);
+    twin.restart(Restart::Kept).await.expect("it serves again");
+    bench.status("own", "a running pod", is_running).await;
+    let client = CriClient::new(twin.socket());
+    let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
+    let sandboxes = listed.expect("a list").items.into_iter();
+    assert_eq!(sandboxes.map(|it| it.runtime_handler).collect::<Vec<_>>(), ["second"]);
+    bench.delete(&own).await;
     edged.stop().await;
 }
