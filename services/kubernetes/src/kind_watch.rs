@@ -355,39 +355,141 @@ impl KindWatch {
 #[cfg(test)]
 mod tests {
     use headwater_apiserver::ApiServer;
+    use headwater_event::ResourceKey;
     use http::Method;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::cluster_objects::{Change, ClusterObjects, Uses};
 
     /// Objects of the test, on one page.
     const OBJECTS: usize = 40;
 
-    /// An order interrupts a turn wherever it waits. What the turn has read is in the reflector's version then, and
-    /// is not requested again.
-    #[tokio::test(start_paused = true)]
-    async fn an_order_in_the_middle_of_a_page_loses_nothing_of_it() {
-        let server = ApiServer::new(|| 1_700_000_000_000, || 7);
-        for number in 0..OBJECTS {
-            let object = json!({"metadata": {"name": format!("c{number}")}});
-            let path = "/api/v1/namespaces/default/configmaps";
-            let (code, answer) = server.request(Method::POST, path, Some(&object));
-            assert_eq!(code, 201, "{answer}");
-        }
+    /// Objects on two pages.
+    const TWO_PAGES: usize = 300;
+
+    /// The time limit of lists, in virtual time.
+    const LISTED_WITHIN: Duration = Duration::from_secs(600);
+
+    fn server() -> ApiServer {
+        ApiServer::new(|| 1_700_000_000_000, || 7)
+    }
+
+    /// Creates an object in the namespace `default`.
+    fn put(server: &ApiServer, plural: &str, object: &Value) {
+        let path = format!("/api/v1/namespaces/default/{plural}");
+        let (code, answer) = server.request(Method::POST, &path, Some(object));
+        assert_eq!(code, 201, "{answer}");
+    }
+
+    fn service(name: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}})
+    }
+
+    /// The watch of a kind; its source is busy, and takes one message at a time.
+    fn kind_watch(
+        server: &ApiServer,
+        kind: Kind,
+        cluster: &str,
+    ) -> (KindWatch, watch::Sender<KindOrders>, mpsc::Receiver<KindMessage>) {
         let (orders, receiver) = watch::channel(KindOrders::default());
-        // A source that is busy takes one message at a time.
-        let (messages, mut taken) = mpsc::channel(1);
+        let (messages, taken) = mpsc::channel(1);
         let watch = KindWatch {
-            connection: Connection::over(server, "the server in memory"),
-            kind: Kind::ConfigMap,
+            connection: Connection::over(server.clone(), "the server in memory"),
+            kind,
             selection: Selection::default(),
-            cluster: "c".into(),
+            cluster: cluster.into(),
             messages,
             orders: receiver,
             begun: KindOrders::default(),
             behind: None,
             unsent: VecDeque::new(),
         };
+        (watch, orders, taken)
+    }
+
+    /// No stream names any object.
+    struct NoUses;
+
+    impl Uses for NoUses {
+        fn is_used(&self, _: &ResourceKey) -> bool {
+            false
+        }
+    }
+
+    /// What the messages of a kind came to.
+    struct Listing {
+        taken: mpsc::Receiver<KindMessage>,
+        objects: ClusterObjects<NoUses>,
+        /// Lists that began, and lists that were complete.
+        begun: usize,
+        complete: usize,
+        applied: usize,
+        deleted: usize,
+    }
+
+    impl Listing {
+        fn new(taken: mpsc::Receiver<KindMessage>) -> Self {
+            let objects = ClusterObjects::new(NoUses);
+            Self { taken, objects, begun: 0, complete: 0, applied: 0, deleted: 0 }
+        }
+
+        /// Takes messages until that many lists began and were complete.
+        async fn until(&mut self, begun: usize, complete: usize) {
+            let taking = async {
+                while (self.begun, self.complete) != (begun, complete) {
+                    let message = self.taken.recv().await.expect("it runs");
+                    let KindNews::Step(step) = message.news else { continue };
+                    match &step {
+                        Step::Init => self.begun += 1,
+                        Step::InitDone { .. } => self.complete += 1,
+                        _ => {}
+                    }
+                    for change in self.objects.step(message.kind, step) {
+                        match change {
+                            Change::Apply(_) => self.applied += 1,
+                            Change::Delete { .. } => self.deleted += 1,
+                        }
+                    }
+                }
+            };
+            timeout(LISTED_WITHIN, taking).await.expect("the lists end");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_page_that_expired_is_listed_anew_and_nothing_is_deleted() {
+        let server = server();
+        for number in 0..TWO_PAGES {
+            put(&server, "services", &service(&format!("s{number}")));
+        }
+        let connection = Connection::over(server.clone(), "the server in memory");
+        let cluster = look(&connection.client).await.expect("it answers").cluster;
+        let (watch, orders, taken) = kind_watch(&server, Kind::Service, &cluster);
+        let running = tokio::spawn(watch.run());
+        let mut listing = Listing::new(taken);
+        listing.until(1, 1).await;
+        assert_eq!(listing.applied, TWO_PAGES, "the second page is read, too");
+
+        orders.send_replace(KindOrders { relists: 1, takeover: 0 });
+        // The first page is read, and waits for the source. The token of the second one expires meanwhile.
+        listing.until(2, 1).await;
+        put(&server, "services", &service("late"));
+        server.compact();
+        listing.until(3, 2).await;
+        assert_eq!((listing.applied, listing.deleted), (TWO_PAGES + 1, 0));
+        running.abort();
+    }
+
+    /// An order interrupts a turn wherever it waits. What the turn has read is in the reflector's version then, and
+    /// is not requested again.
+    #[tokio::test(start_paused = true)]
+    async fn an_order_in_the_middle_of_a_page_loses_nothing_of_it() {
+        let server = server();
+        for number in 0..OBJECTS {
+            put(&server, "configmaps", &json!({"metadata": {"name": format!("c{number}")}}));
+        }
+        let (watch, orders, mut taken) = kind_watch(&server, Kind::ConfigMap, "c");
         let running = tokio::spawn(watch.run());
         let mut applied = 0;
         let mut has_listed = false;

@@ -327,16 +327,21 @@ fn an_object_that_cannot_be_carried_is_named_and_what_was_sent_stays() {
 }
 
 #[test]
-fn config_maps_that_no_edge_names_leave_no_trace() {
+fn config_maps_and_secrets_that_no_edge_names_leave_no_trace() {
     let mut world = World::following();
-    world.step(Kind::ConfigMap, Step::Init);
-    for n in 0..20_000 {
-        let listed = config(&format!("c{n}"), "u", n, "x");
-        assert_eq!(world.step(Kind::ConfigMap, Step::InitApply(listed)), [""; 0]);
+    for kind in [Kind::ConfigMap, Kind::Secret] {
+        world.step(kind, Step::Init);
+        for n in 0..20_000 {
+            let listed = config(&format!("c{n}"), "u", n, "x");
+            assert_eq!(world.step(kind, Step::InitApply(listed)), [""; 0]);
+        }
+        world.step(kind, Step::InitDone { order: None });
+        let changed = config("c1", "u", 20_001, "y");
+        assert_eq!(world.step(kind, Step::Apply(changed)), [""; 0]);
+        assert_eq!(world.objects.kinds[&kind].len(), 0);
     }
-    world.step(Kind::ConfigMap, Step::InitDone { order: None });
-    assert_eq!(world.objects.kinds[&Kind::ConfigMap].len(), 0);
-    assert!(world.objects.fetches.is_empty());
+    let ClusterObjects { fetches, refused, unfit, .. } = &world.objects;
+    assert!(fetches.is_empty() && refused.is_empty() && unfit.is_empty());
 }
 
 #[test]
