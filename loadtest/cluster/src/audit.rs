@@ -28,6 +28,9 @@ rules:
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
 
+/// Why a namespace that is about to end takes nothing new, whatever the rights of a client are.
+const TERMINATED: &str = "because it is being terminated";
+
 /// The first status of an error.
 const ERRORS: u16 = 400;
 
@@ -119,7 +122,7 @@ impl AuditLog {
     }
 
     /// The requests of `user` that its rights or a policy refused, each once, in words. Answers such as
-    /// not found and conflict are no refusals.
+    /// not found and conflict are no refusals, and no right lets an object into a namespace that ends.
     pub fn refused(&self, user: &str) -> Vec<String> {
         let refused = self.of(user).filter(|event| event.is_refused());
         let sentences: BTreeSet<String> = refused.map(ToString::to_string).collect();
@@ -151,7 +154,8 @@ impl AuditEvent {
     fn is_refused(&self) -> bool {
         let status = self.status();
         // A ValidatingAdmissionPolicy refuses with the status that it names, 422 by default.
-        matches!(status.code, UNAUTHORIZED | FORBIDDEN)
+        let is_of_rights = matches!(status.code, UNAUTHORIZED | FORBIDDEN);
+        is_of_rights && !status.message.contains(TERMINATED)
             || (status.code >= ERRORS && status.message.contains("denied request"))
     }
 
@@ -241,12 +245,13 @@ mod tests {
             event("patch", "pods", None, 422, "metadata.uid: Invalid value"),
             event("delete", "pods", Some("a"), 403, "only its own"),
             event("delete", "pods", Some("a"), 403, "only its own"),
+            event("create", "events", None, 403, "namespace x because it is being terminated"),
         ]);
         let refused = log.refused("controller");
         assert_eq!(refused.len(), 2, "{refused:?}");
         assert!(refused[0].contains("as system:node:a: 403"), "{refused:?}");
         assert!(log.refused("other").is_empty());
-        assert_eq!((log.count("controller"), log.count("other")), (6, 0));
+        assert_eq!((log.count("controller"), log.count("other")), (7, 0));
     }
 
     #[test]

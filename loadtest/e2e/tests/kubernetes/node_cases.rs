@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::case_list::{CaseList, failures};
 use crate::world::{
-    create, deployed, free_port, kubectl, kubelet_table, node, without_controllers,
+    USER, create, deployed, free_port, kubectl, kubelet_table, node, without_controllers,
 };
 
 /// See [`CaseList`].
@@ -208,6 +208,11 @@ fn cases_pass(runtime: &Path) {
         println!("of {} cases failed {}", cases.len(), failures.len());
         assert!(failures.is_empty(), "{failures:#?}\n{}", running.output());
     }
+    let log = cluster.audit_log().expect("an audit log");
+    // The server's rules for nodes know a new pod a moment later: its token is requested again.
+    let is_lasting = |request: &String| !request.contains("/token");
+    let refused: Vec<String> = log.refused(USER).into_iter().filter(is_lasting).collect();
+    assert_eq!(refused, [""; 0], "the roles refuse what the controller does");
 }
 
 /// The kubelet's server of the hub, by which the API server reaches the containers; and no pressure of the disk of a

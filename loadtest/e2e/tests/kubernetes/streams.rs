@@ -15,8 +15,8 @@ use headwater_e2e::running::{Running, WAIT, headwater};
 use serde_json::{Value, json};
 
 use crate::world::{
-    create, deployed, free_port, kubectl, kubectl_output, kubelet_table, node, output, stderr_of,
-    without_controllers,
+    USER, create, deployed, free_port, kubectl, kubectl_output, kubelet_table, node, output,
+    stderr_of, without_controllers,
 };
 
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
@@ -167,6 +167,8 @@ fn through_the_hub(runtime: &Path) {
     running.wait_for("the log again", |_| {
         kubectl_output(&cluster, &["logs", "web", "--tail=1"]).status.success().then_some(())
     });
+    let log = cluster.audit_log().expect("an audit log");
+    assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
 }
 
 fn verbs(cluster: &ControlPlane, dir: &Path) {

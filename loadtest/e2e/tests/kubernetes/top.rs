@@ -9,7 +9,9 @@ use headwater_e2e::pressure::NO_DISK_PRESSURE;
 use headwater_e2e::running::Running;
 use serde_json::json;
 
-use crate::world::{create, deployed, free_port, kubelet_table, node, output, without_controllers};
+use crate::world::{
+    USER, create, deployed, free_port, kubelet_table, node, output, without_controllers,
+};
 
 /// With this variable the server of metrics is built, once on a machine, and run.
 const KUBELET: &str = "HEADWATER_KUBELET";
@@ -109,4 +111,6 @@ fn kubectl_top_shows_an_edge_and_its_pods_through_the_port_of_its_hub() {
     assert!(milli > 0, "its pod runs without a pause: {node:?}");
     let mebibytes: u32 = whole(&node[3], "Mi").expect("mebibytes");
     assert!(mebibytes > 0, "{node:?}");
+    let log = cluster.audit_log().expect("an audit log");
+    assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
 }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use headwater_cluster::Part;
+use headwater_cluster::{ControlPlane, ControlPlaneSettings, Part};
+use headwater_kubernetes::ActAs;
 
 use super::edge::{Edge, running_status};
 use super::faulty_proxy::{Fate, FaultyProxy};
 use super::observer::Observer;
 use super::{Api, CLUSTER};
-use crate::world::{Kubectl as _, World, control_plane, pod};
+use crate::deployment::{check_audit, deployed};
+use crate::world::{Kubectl as _, World, only_api, pod};
 
 /// The pods of a test.
 const PODS: usize = 12;
@@ -86,9 +88,11 @@ async fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_reported_while_the_api_server_is_frozen_is_shown_soon_after_it_is_thawed() {
-    let mut cluster = control_plane();
+    let settings = ControlPlaneSettings { audit: true, ..only_api() };
+    let mut cluster = ControlPlane::start(settings).expect("a control plane");
+    let account = deployed(&cluster, ActAs::Node);
     let (api, world) = (Api::of(cluster.kubeconfig()).await, World::new());
-    let running = world.start_with_sink(cluster.kubeconfig()).await;
+    let running = world.start_with_sink(&account).await;
     running.reconciled().await;
     let edge = Edge::connect(&world, &running, "frozen").await;
     api.node("frozen").await;
@@ -124,4 +128,5 @@ async fn what_is_reported_while_the_api_server_is_frozen_is_shown_soon_after_it_
     let more = running.requests("patch pods/status", "done") - written;
     assert!(more <= 2 * PODS as u64, "{more} statuses of {PODS} pods were written");
     running.controller.stop().await;
+    check_audit(&cluster, &[]);
 }
