@@ -142,14 +142,7 @@ impl Running {
 
     /// Asks its server of metrics and health for `path`; returns the whole answer, if there is one.
     pub fn http_get(&self, path: &str) -> Option<String> {
-        let address = fs::read_to_string(self.data().join("metrics.addr")).ok()?;
-        let mut stream = TcpStream::connect(address.trim()).ok()?;
-        stream.set_read_timeout(Some(WAIT)).ok()?;
-        let head = format!("GET {path} HTTP/1.1\r\nhost: up\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        http_get(&self.data(), path)
     }
 
     /// Asks it something and gives what it printed, if it was done in [`WAIT`].
@@ -336,6 +329,19 @@ impl Drop for Running {
 /// When it was not built: `cargo xtask test` does.
 pub fn headwater() -> Command {
     without_settings(Command::new(programs().join("headwater")))
+}
+
+/// Asks the server of metrics and health of the process with this data directory for `path`; returns the whole
+/// answer, if there is one.
+pub fn http_get(data: &Path, path: &str) -> Option<String> {
+    let address = fs::read_to_string(data.join("metrics.addr")).ok()?;
+    let mut stream = TcpStream::connect(address.trim()).ok()?;
+    stream.set_read_timeout(Some(WAIT)).ok()?;
+    let head = format!("GET {path} HTTP/1.1\r\nhost: up\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 /// Runs a command, which gets no input, to its end.

@@ -1,6 +1,9 @@
 //! The parts as processes of their own, on a real Kafka.
 
+use headwater_broker::ClusterSettings;
+use headwater_e2e::chance::Chance;
 use headwater_e2e::fleet::Fleet;
+use headwater_e2e::running::http_get;
 use serde_json::Value;
 
 /// Few, so that a claim in each is quick.
@@ -20,6 +23,15 @@ kind: ConfigMap
 metadata: {name: colours, namespace: default}
 data: {sky: blue}
 ";
+
+/// The topic of what edges get.
+const DOWNSTREAM: &str = "headwater.downstream.v1";
+
+/// The size, in bytes, of the records that the log takes in a test of larger ones.
+const RECORD_BYTES_MAX: &str = "262144";
+
+/// Characters that take more than that in a record, even compressed.
+const LARGE: usize = 800_000;
 
 /// Every event of the node's stream, as the part reads it from the log.
 fn events(fleet: &Fleet, part: &str) -> Vec<Value> {
@@ -125,4 +137,33 @@ fn of_two_controllers_one_is_a_standby_and_takes_over() {
         fleet.part_mut(writer).start_again();
         std::mem::swap(&mut writer, &mut other);
     }
+}
+
+#[test]
+fn an_object_that_is_too_large_for_the_log_is_named_by_readyz_until_it_fits() {
+    let unsafe_topics = ["allow.unsafe.topics=true"];
+    let mut fleet =
+        Fleet::with_kafka_settings(ClusterSettings::default(), PARTITIONS, &unsafe_topics);
+    let smaller = [["max.message.bytes", RECORD_BYTES_MAX]];
+    fleet.kafka.set(DOWNSTREAM, &smaller).expect("Kafka takes it");
+    let mut chance = Chance::of(7);
+    let mut large = String::new();
+    while large.len() < LARGE {
+        large += &format!("{:x}", chance.below(u64::MAX));
+    }
+    fleet.write("web.yaml", &POD.replace("blue", &format!("\"{large}\"")));
+    fleet.add_controller("controller");
+    let verbose = |fleet: &Fleet| http_get(fleet.part("controller").data(), "/readyz?verbose");
+    let is_named = |answer: &str| answer.contains("warn: default/configmap/colours has ");
+    fleet.wait_for("the object in the answer of a ready controller", |fleet| {
+        let answer = verbose(fleet)?;
+        let is_ready = answer.starts_with("HTTP/1.1 200 ");
+        (is_ready && is_named(&answer) && answer.contains("; make it smaller")).then_some(())
+    });
+    fleet.write("web.yaml", POD);
+    fleet.wait_for("the object in the log", |fleet| {
+        let answer = verbose(fleet)?;
+        (answer.starts_with("HTTP/1.1 200 ") && !is_named(&answer)).then_some(())
+    });
+    assert!(events(&fleet, "controller").len() >= 2, "the pod and its ConfigMap");
 }
