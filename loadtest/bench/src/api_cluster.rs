@@ -244,7 +244,7 @@ pub(crate) fn control_plane(runtime: &Runtime) -> Result<(ControlPlane, ApiClien
 pub(crate) fn cloud(cluster: &ControlPlane) -> Fleet {
     let mut fleet = Fleet::on_one_broker(PARTITIONS);
     let listens = ["--listen", "127.0.0.1:0", "--insecure-loopback"].map(str::to_owned);
-    fleet.add_kubernetes_controller_with(CONTROLLER, cluster.kubeconfig(), &listens);
+    fleet.add_kubernetes_controller(CONTROLLER, cluster.kubeconfig(), &listens);
     fleet.add_hub(HUB);
     fleet
 }

@@ -136,24 +136,12 @@ impl Fleet {
         self.add(name, args);
     }
 
-    /// Starts a controller that follows the Kubernetes API of `kubeconfig`, with the default heartbeats.
+    /// Starts a controller that follows the Kubernetes API of `kubeconfig`, with the default heartbeats and more words on its
+    /// command line.
     ///
     /// # Panics
     /// When it cannot be started at all.
-    pub fn add_kubernetes_controller(&mut self, name: &str, kubeconfig: &Path) {
-        self.add_kubernetes_controller_with(name, kubeconfig, &[]);
-    }
-
-    /// As [`Fleet::add_kubernetes_controller`], with more words on its command line.
-    ///
-    /// # Panics
-    /// When it cannot be started at all.
-    pub fn add_kubernetes_controller_with(
-        &mut self,
-        name: &str,
-        kubeconfig: &Path,
-        more: &[String],
-    ) {
+    pub fn add_kubernetes_controller(&mut self, name: &str, kubeconfig: &Path, more: &[String]) {
         let kubeconfig = kubeconfig.display().to_string();
         let mut args = vec!["controller".to_owned(), "--kubeconfig".to_owned(), kubeconfig];
         args.extend(more.iter().cloned());

@@ -98,7 +98,7 @@ impl World {
         let mut fleet = Fleet::on_one_broker(PARTITIONS);
         let mut more = authority.issue("controller", "controller");
         more.extend(["--listen", "127.0.0.1:0"].map(str::to_owned));
-        fleet.add_kubernetes_controller_with("controller", cluster.kubeconfig(), &more);
+        fleet.add_kubernetes_controller("controller", cluster.kubeconfig(), &more);
         let tls = authority.issue("hub", "hub");
         fleet.add_hub_with("hub", &tls.iter().map(String::as_str).collect::<Vec<_>>());
         let tls = authority.issue("node", NODE);

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use headwater_cluster::ControlPlaneSettings;
+use headwater_cluster::{ControlPlane, ControlPlaneSettings, Part};
 use headwater_e2e::fleet::Fleet;
 
-use crate::world::{USER, create, deployed, node, pod, words};
+use crate::world::{USER, create, deployed, kubectl, node, pod, without_controllers, words};
 
 /// Few, so that a claim in each is quick.
 const PARTITIONS: u32 = 3;
@@ -21,6 +21,9 @@ const SILENCE: u32 = 4;
 /// takes, too: to claim the log and to reconcile. Polls and heartbeats that are late add at most this, in heartbeats.
 const LATE_MAX: u32 = 1;
 
+/// Hubs connect to a controller, which learns from them that an edge is there.
+const LISTENING: [&str; 3] = ["--listen", "127.0.0.1:0", "--insecure-loopback"];
+
 fn writes(fleet: &Fleet, name: &str) -> bool {
     let status = fleet.part(name).status();
     status.is_some_and(|status| status["stands_by"] == false && status["reconciled"] == true)
@@ -33,15 +36,26 @@ fn arrives(fleet: &Fleet, name: &str) {
     });
 }
 
+fn waits_until_ready(fleet: &Fleet, cluster: &ControlPlane) {
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+    fleet.wait_for("the edge ready at the API", |_| {
+        (kubectl(cluster, &["get", "node", "gw-1", "-o", ready]) == "True").then_some(())
+    });
+}
+
+/// The cluster has the controllers that take a silent node for lost, and evict its pods.
 #[test]
 fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
-    let only_api = ControlPlaneSettings { parts: Vec::new(), ..ControlPlaneSettings::default() };
-    let (cluster, kubeconfig) = deployed(only_api);
+    let parts = vec![Part::ControllerManager];
+    let (cluster, kubeconfig) =
+        deployed(ControlPlaneSettings { parts, ..ControlPlaneSettings::default() });
+    without_controllers(&cluster);
     create(&cluster, &node("gw-1"));
     create(&cluster, &words());
     let mut fleet = Fleet::on_one_broker(PARTITIONS);
     for name in TWO {
-        fleet.add_kubernetes_controller(name, &kubeconfig);
+        let listening = LISTENING.map(str::to_owned);
+        fleet.add_kubernetes_controller(name, &kubeconfig, &listening);
     }
     fleet.add_hub("hub");
     fleet.add_edge("gw-1", &["hub"]);
@@ -53,6 +67,7 @@ fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
         (both && first != second).then_some(if first { 0 } else { 1 })
     });
     let (one, other) = (TWO[writer], TWO[1 - writer]);
+    waits_until_ready(&fleet, &cluster);
 
     let stopped = fleet.part_mut(one).stop().expect("it ran");
     assert_eq!(stopped.code(), Some(0), "{}", fleet.outputs());
@@ -80,6 +95,11 @@ fn a_stopped_writer_hands_over_at_once_and_a_killed_one_is_replaced() {
     );
     create(&cluster, &pod("after-kill", "gw-1"));
     arrives(&fleet, "after-kill");
+    waits_until_ready(&fleet, &cluster);
+    let lost = ["get", "events", "-A", "--field-selector=reason=NodeNotReady", "-o", "name"];
+    assert_eq!(kubectl(&cluster, &lost), "", "the cluster took the edge for lost");
+    let pods = kubectl(&cluster, &["get", "pods", "-o", "name"]);
+    assert_eq!(pods, "pod/after-kill\npod/after-stop\npod/before\n", "nothing is evicted");
     let log = cluster.audit_log().expect("an audit log");
     assert_eq!(log.refused(USER), [""; 0]);
 }

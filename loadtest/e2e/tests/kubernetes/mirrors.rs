@@ -37,7 +37,7 @@ fn kubectl_shows_a_static_pod_which_lives_by_its_file_alone() {
     create(&cluster, &node(NODE));
     let mut fleet = Fleet::on_one_broker(3);
     let listening = ["--listen", "127.0.0.1:0", "--insecure-loopback"].map(str::to_owned);
-    fleet.add_kubernetes_controller_with("controller", &kubeconfig, &listening);
+    fleet.add_kubernetes_controller("controller", &kubeconfig, &listening);
     fleet.add_hub("hub");
     let scratch = tempfile::tempdir().expect("a folder");
     let (manifests, config) = (scratch.path().join("manifests"), scratch.path().join("edge.toml"));

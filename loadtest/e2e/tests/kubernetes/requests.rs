@@ -107,7 +107,7 @@ fn requests_go_over_tls_to_the_writer_and_to_the_next_one_after_its_death() {
     for name in TWO {
         let mut more = authority.issue("controller", name);
         more.extend(["--listen", "127.0.0.1:0", "--config", &heartbeats].map(str::to_owned));
-        fleet.add_kubernetes_controller_with(name, &kubeconfig, &more);
+        fleet.add_kubernetes_controller(name, &kubeconfig, &more);
     }
     let as_str = |args: Vec<String>| args.leak().iter().map(String::as_str).collect::<Vec<_>>();
     fleet.add_hub_with("hub", &as_str(authority.issue("hub", "hub")));
