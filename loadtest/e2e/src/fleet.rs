@@ -136,8 +136,8 @@ impl Fleet {
         self.add(name, args);
     }
 
-    /// Starts a controller that follows the Kubernetes API of `kubeconfig`, with the default heartbeats and more words on its
-    /// command line.
+    /// Starts a controller that follows the Kubernetes API of `kubeconfig`, with the default heartbeats
+    /// and more words on its command line.
     ///
     /// # Panics
     /// When it cannot be started at all.
