@@ -63,6 +63,7 @@ pub struct MemoryLog {
     shared: Arc<SharedState>,
     faults: Arc<Mutex<Faults>>,
     records_read: Arc<AtomicU64>,
+    partitions_opened: Arc<AtomicU64>,
 }
 
 /// The state that all handles share.
@@ -104,19 +105,33 @@ impl MemoryLog {
         };
         let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
         let shared = SharedState { state, new_uuid, changed: Notify::new() };
-        Self { shared: Arc::new(shared), faults: Arc::default(), records_read: Arc::default() }
+        Self::of(Arc::new(shared))
     }
 
     /// Returns another client of the same log, without the faults of this one.
     #[must_use]
     pub fn handle(&self) -> Self {
-        let shared = self.shared.clone();
-        Self { shared, faults: Arc::default(), records_read: Arc::default() }
+        Self::of(self.shared.clone())
+    }
+
+    fn of(shared: Arc<SharedState>) -> Self {
+        Self {
+            shared,
+            faults: Arc::default(),
+            records_read: Arc::default(),
+            partitions_opened: Arc::default(),
+        }
     }
 
     /// Returns the number of records that the readers of this handle have returned.
     pub fn records_read(&self) -> u64 {
         self.records_read.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of partitions that the readers of this handle have opened. One that is opened again
+    /// counts again.
+    pub fn partitions_opened(&self) -> u64 {
+        self.partitions_opened.load(Ordering::Relaxed)
     }
 
     /// Returns the time of the log's clock, in milliseconds since the Unix epoch.
@@ -389,6 +404,7 @@ impl Log for MemoryLog {
             })
         })
         .await?;
+        self.partitions_opened.fetch_add(cursors.len() as u64, Ordering::Relaxed);
         Ok(Box::new(MemoryReader::new(self.clone(), cursors)))
     }
 }

@@ -6,24 +6,33 @@
 //! was made again is folded from its start; the identities that are known stay.
 //!
 //! A partition that cannot be read when the log is opened is left out, and the others are followed. Only
-//! its nodes wait ([`super::partition_readiness`]). Once it can be read, the log is opened again with it.
+//! its nodes wait ([`super::partition_readiness`]). Each such partition has a look of its own. Once it can
+//! be read, a reader of it alone is opened, and the readers of the others stay:
+//!
+//! ```text
+//!   start ──► readable ──► one reader ────────────────────┐
+//!     └─────► away ──► look ──► look ──► its own reader ──┴──► fold, commit with the cursor
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::future::pending;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::{join_all, select_ok};
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll};
 use headwater_event::{Cursor, Identity, NodeName, NodeProgress, Partition, ReportKey};
 use headwater_follow::must_refold;
-use headwater_log::{Batch as LogBatch, CatchUpTarget, Description, Log, ReadError, StoredRecord};
+use headwater_log::{
+    Batch as LogBatch, CatchUpTarget, Description, Log, ReadError, Reader, StoredRecord,
+};
 use headwater_session::highest_after;
 use headwater_store::{
     Batch, CommitPosition, Durability, EngineError, Folded, Json, Table, TableId,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Fold;
 use super::contacts::CONTACTS;
@@ -39,8 +48,13 @@ const STARTS_AT_ONCE: usize = 64;
 /// away: longer than the election of a leader takes.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
 
-/// How often the hub asks whether a partition that is away can be read: an election takes about as long.
+/// The wait before the hub asks again whether a partition that is away can be read: an election takes about
+/// as long.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// The time limit of one look at a partition. It takes a few requests, of which the log bounds each to 10 s,
+/// so only a client that no longer answers reaches it.
+const LOOK_WITHIN: Duration = Duration::from_secs(60);
 
 /// The identities, by node.
 const IDENTITIES: Table<NodeName, Json<Identity>, Folded> = Table::new(TableId::NodeIdentities);
@@ -81,6 +95,13 @@ struct PartitionStarts {
     targets: BTreeMap<Partition, CatchUpTarget>,
     /// The partitions that cannot be read.
     away: Vec<Partition>,
+}
+
+/// A partition that was away, and can be read.
+struct ReturnedPartition {
+    partition: Partition,
+    target: CatchUpTarget,
+    reader: Box<dyn Reader>,
 }
 
 /// Follows the upstream log for as long as the hub runs.
@@ -162,34 +183,40 @@ impl IdentityFollower {
             let (node, Json(position)) = row?;
             self.fold.contacts().observe(&node, position);
         }
-        self.follow_readable(anew).await?;
-        loop {
-            self.follow_readable(false).await?;
-        }
-    }
-
-    /// Follows the partitions that can be read, until another one can be read too.
-    async fn follow_readable(&self, anew: bool) -> Result<(), FollowError> {
         let described = self.log.describe().await?;
         self.fold.identities().readiness().begin(&described);
         let PartitionStarts { cursors, mut targets, away } = self.starts(&described, anew).await?;
         let read: Vec<Partition> = cursors.iter().map(|cursor| cursor.partition).collect();
-        let mut reader = self.log.read(cursors).await?;
+        let mut batches = SelectAll::new();
+        batches.push(batches_of(self.log.read(cursors).await?));
         self.complete(read.into_iter().filter(|partition| !targets.contains_key(partition)));
         self.suspend(away.iter().copied());
-        let mut returned = pin!(self.wait_for_return(&away));
+        let looks = Semaphore::new(STARTS_AT_ONCE);
+        let returns =
+            away.into_iter().map(|partition| self.wait_for_return(partition, anew, &looks));
+        let mut returns: FuturesUnordered<_> = returns.collect();
         let mut away_from = Instant::now() + AWAY_AFTER;
         let mut is_late = false;
         loop {
             tokio::select! {
                 biased;
                 // A log that always has records must not delay it.
-                () = &mut returned => return Ok(()),
+                Some(returned) = returns.next() => {
+                    let ReturnedPartition { partition, target, reader } = returned?;
+                    batches.push(batches_of(reader));
+                    if target.is_reached() {
+                        self.complete([partition]);
+                    } else {
+                        targets.insert(partition, target);
+                        away_from = Instant::now() + AWAY_AFTER;
+                        is_late = false;
+                    }
+                }
                 () = sleep_until(away_from), if !targets.is_empty() && !is_late => {
                     is_late = true;
                     self.suspend(targets.keys().copied());
                 }
-                batch = reader.next() => {
+                Some(batch) = batches.next() => {
                     let batch = batch?;
                     self.fold_batch(&batch)?;
                     let partition = batch.cursor.partition;
@@ -258,18 +285,40 @@ impl IdentityFollower {
         Ok((cursor, CatchUpTarget::ahead_of(&*self.log, &[cursor]).await?))
     }
 
-    /// Waits until one of the partitions that are away can be read; for ever if there is none.
-    async fn wait_for_return(&self, away: &[Partition]) {
-        if away.is_empty() {
-            return pending().await;
-        }
+    /// Waits until a partition that is away can be read, and opens it. `looks` bounds how many partitions
+    /// are asked at once; those that do not answer keep no other one waiting below that bound.
+    ///
+    /// # Errors
+    /// When the partition cannot be read on from its cursor.
+    async fn wait_for_return(
+        &self,
+        partition: Partition,
+        anew: bool,
+        looks: &Semaphore,
+    ) -> Result<ReturnedPartition, FollowError> {
         loop {
             sleep(LOOK_AGAIN_AFTER).await;
-            let looks = away.iter().map(|partition| self.log.bounds(*partition));
-            if select_ok(looks).await.is_ok() {
-                return;
+            // No code closes the semaphore.
+            let _look = looks.acquire().await;
+            match timeout(LOOK_WITHIN, self.open(partition, anew)).await {
+                Ok(Err(FollowError::Read(error))) if !must_refold(&error) => {
+                    tracing::debug!(%partition, %error, "the partition is still away");
+                }
+                Ok(opened) => return opened,
+                Err(_) => tracing::debug!(%partition, "the log does not answer a look in time"),
             }
         }
+    }
+
+    /// Opens a reader of one partition.
+    async fn open(
+        &self,
+        partition: Partition,
+        anew: bool,
+    ) -> Result<ReturnedPartition, FollowError> {
+        let (cursor, target) = self.start(partition, anew).await?;
+        let reader = self.log.read(vec![cursor]).await?;
+        Ok(ReturnedPartition { partition, target, reader })
     }
 
     /// Folds the identities of a batch of records, and commits them with its cursor.
@@ -313,6 +362,15 @@ impl IdentityFollower {
     }
 }
 
+/// The batches of a reader, without end.
+fn batches_of(reader: Box<dyn Reader>) -> BoxStream<'static, Result<LogBatch, ReadError>> {
+    let batches = stream::unfold(reader, |mut reader| async move {
+        let batch = Reader::next(&mut *reader).await;
+        Some((batch, reader))
+    });
+    batches.boxed()
+}
+
 /// The position that a record has.
 fn position(recorded: &StoredRecord) -> Option<(NodeName, NodeProgress)> {
     let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
@@ -324,8 +382,25 @@ fn position(recorded: &StoredRecord) -> Option<(NodeName, NodeProgress)> {
 #[cfg(test)]
 mod tests {
     use headwater_event::{Boot, Incarnation};
+    use headwater_log::{MemoryLog, MemorySettings, PartitionFault};
+    use headwater_store::MemoryEngine;
+    use prometheus::Registry;
 
     use super::*;
+    use crate::metrics::HubMetrics;
+
+    /// How long a test waits for something that must happen.
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// Waits until `done` is true. The clock of the test stands still unless every task waits.
+    async fn until_true(what: &str, done: impl Fn() -> bool) {
+        let poll = async {
+            while !done() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(timeout(SOON, poll).await.is_ok(), "no {what} in time");
+    }
 
     #[test]
     fn a_lower_identity_replaces_no_known_one_and_a_number_of_two_starts_is_of_neither() {
@@ -343,5 +418,27 @@ mod tests {
         known.observe(&identity(2, 9));
         let shared = known.of(&node).expect("known");
         assert!(shared.outranks(&identity(2, 7)) && shared.outranks(&identity(2, 9)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_that_returns_is_opened_alone_beside_those_that_are_read() {
+        let log = MemoryLog::new(MemorySettings { partitions: 3, ..MemorySettings::default() });
+        let away = [Partition(1), Partition(2)];
+        for partition in away {
+            log.set_partition_fault(partition, Some(PartitionFault::NoLeader));
+        }
+        let fold = Arc::new(Fold::new(Arc::new(MemoryEngine::new())));
+        let metrics = HubMetrics::new(&Registry::new()).expect("a fresh registry").fold;
+        let follower = IdentityFollower { log: Arc::new(log.clone()), fold: fold.clone(), metrics };
+        let task = tokio::spawn(follower.run());
+        let identities = fold.identities();
+        until_true("hub that is ready", || identities.are_settled()).await;
+        assert_eq!((log.partitions_opened(), identities.partitions_away().len()), (1, 2));
+        for (partition, left) in away.into_iter().zip([1, 0]) {
+            log.set_partition_fault(partition, None);
+            until_true("return", || identities.partitions_away().len() == left).await;
+            assert_eq!(log.partitions_opened(), u64::from(partition.0) + 1, "each one once");
+        }
+        task.abort();
     }
 }
