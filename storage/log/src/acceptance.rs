@@ -60,6 +60,9 @@ pub struct Acceptance {
     changed: ChangedState,
     /// Empty if the reader stores its bodies.
     bodies: MemoryBodies,
+    /// The stream of the last record of one, and its partition, which takes a hash: the events of a stream often
+    /// follow each other.
+    last_stream: Option<(StreamId, Partition)>,
 }
 
 /// The parts that changed since the last [`Acceptance::take_changes`].
@@ -99,8 +102,14 @@ impl Acceptance {
             partitions: partitions.keys().copied().collect(),
             streams: BTreeSet::new(),
         };
-        let bodies = MemoryBodies::default();
-        Self { metadata, partitions, streams: BTreeMap::new(), changed, bodies }
+        Self {
+            metadata,
+            partitions,
+            streams: BTreeMap::new(),
+            changed,
+            bodies: MemoryBodies::default(),
+            last_stream: None,
+        }
     }
 
     /// Restores the stored state of a reader. Such a reader stores its bodies too, and accepts
@@ -116,6 +125,7 @@ impl Acceptance {
             streams: streams.into_iter().collect(),
             changed: ChangedState::default(),
             bodies: MemoryBodies::default(),
+            last_stream: None,
         }
     }
 
@@ -300,6 +310,18 @@ impl Acceptance {
         })
     }
 
+    /// The partition of `stream`.
+    fn partition_of(&mut self, stream: &StreamId) -> Partition {
+        if let Some((last, partition)) = &self.last_stream
+            && last == stream
+        {
+            return *partition;
+        }
+        let partition = stream.partition(self.metadata.partitions);
+        self.last_stream = Some((stream.clone(), partition));
+        partition
+    }
+
     /// Judges a record of a stream; `key` is `None` for its head.
     fn accept_event<B: Bodies>(
         &mut self,
@@ -308,7 +330,7 @@ impl Acceptance {
         key: Option<EntryKey>,
         bodies: &mut B,
     ) -> Result<Outcome, B::Error> {
-        let expected = stream.partition(self.metadata.partitions);
+        let expected = self.partition_of(&stream);
         if recorded.partition != expected {
             let reason = MalformedReason::Partition { expected };
             return Ok(malformed(recorded, Some(stream), reason));

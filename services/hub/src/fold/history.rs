@@ -36,6 +36,9 @@ pub(super) struct History {
     limits: Limits,
     patches: Patches,
     heads: Arc<StreamHeads>,
+    /// The stream of the last event, if that was sparse, with its history, the open batch included: in a first
+    /// fold the events of a stream follow each other.
+    last: Option<(StreamId, StreamHistory)>,
 }
 
 /// How much of the past is kept of each stream.
@@ -67,11 +70,14 @@ impl History {
 
     /// The history of `stream`, including the open batch.
     fn of(
-        &self,
+        &mut self,
         stream: &StreamId,
         batch: &Batch<Folded>,
         engine: &dyn Engine,
     ) -> Result<StreamHistory, EngineError> {
+        if let Some((_, history)) = self.last.take_if(|(last, _)| *last == *stream) {
+            return Ok(history);
+        }
         if let Some(history) = self.heads.history(stream) {
             return Ok(StreamHistory::clone(&history));
         }
@@ -158,8 +164,14 @@ impl DerivedRows for History {
         batch.put(&STREAMS, stream, &history);
         let Json(history) = history;
         match kept {
-            Some(event) => self.heads.accepted(stream, event, history),
-            None => self.heads.discard(stream),
+            Some(event) => {
+                self.last = None;
+                self.heads.accepted(stream, event, history);
+            }
+            None => {
+                self.heads.discard(stream);
+                self.last = Some((stream.clone(), history));
+            }
         }
         Ok(())
     }
@@ -170,6 +182,7 @@ impl DerivedRows for History {
 
     fn reset(&mut self) {
         self.patches = Patches::default();
+        self.last = None;
         self.heads.clear();
     }
 }

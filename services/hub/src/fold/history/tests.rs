@@ -19,6 +19,7 @@ use super::*;
 use crate::fold::Fold;
 
 mod damaged;
+mod first_fold;
 mod heads;
 mod shared_objects;
 
