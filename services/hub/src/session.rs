@@ -172,6 +172,7 @@ impl SessionTask {
             self.publish_position_if_due();
             input = loop {
                 let reads = self.reports.has_room();
+                self.dials.iter().for_each(|dials| dials.set_read(reads));
                 break tokio::select! {
                     biased;
                     dismissal = dismissal(&mut self.dismissed) => match dismissal {

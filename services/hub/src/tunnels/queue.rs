@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,8 +22,10 @@ pub(crate) struct DialQueue {
     added: Notify,
     /// The edge confirms each dial at once.
     is_confirmed: bool,
-    /// Notified at each message of the edge.
+    /// Notified at each message of the edge, and when the session reads its messages again.
     heard: Notify,
+    /// Whether the session reads the messages of the edge at present.
+    is_read: AtomicBool,
     ended: CancellationToken,
 }
 
@@ -34,6 +37,7 @@ impl DialQueue {
             added: Notify::new(),
             is_confirmed: support == DialSupport::Confirmed,
             heard: Notify::new(),
+            is_read: AtomicBool::new(true),
             ended: CancellationToken::new(),
         })
     }
@@ -43,13 +47,25 @@ impl DialQueue {
         self.heard.notify_waiters();
     }
 
+    /// Notes whether the session reads the messages of the edge. While reports wait for the log it reads none, and
+    /// a receipt waits behind them.
+    pub(crate) fn set_read(&self, is_read: bool) {
+        let was_read = self.is_read.swap(is_read, Ordering::Relaxed);
+        if is_read && !was_read {
+            self.hear();
+        }
+    }
+
     /// Waits until the edge has sent nothing for as long as it may take to confirm a dial; for ever, if it sends
-    /// anything, or does not confirm dials. It counts from the call.
+    /// anything, does not confirm dials, or its messages are not read. It counts from the call.
     pub(crate) fn silent(&self, within: Duration) -> impl Future<Output = ()> {
         // It is notified from here on, whenever it is polled.
         let heard = self.heard.notified();
         async move {
-            if !self.is_confirmed || timeout(within, heard).await.is_ok() {
+            if !self.is_confirmed
+                || timeout(within, heard).await.is_ok()
+                || !self.is_read.load(Ordering::Relaxed)
+            {
                 pending().await
             }
         }
@@ -83,5 +99,25 @@ impl DialQueue {
             }
             self.added.notified().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(900);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edge_whose_messages_are_not_read_is_not_silent() {
+        let dials = DialQueue::new(DialSupport::Confirmed).expect("the edge takes dials");
+        timeout(2 * WITHIN, dials.silent(WITHIN)).await.expect("it sends nothing");
+        dials.set_read(false);
+        timeout(10 * WITHIN, dials.silent(WITHIN)).await.expect_err("a receipt may wait");
+        // The receipt is behind the reports that are read first.
+        let silent = dials.silent(WITHIN);
+        dials.set_read(true);
+        timeout(10 * WITHIN, silent).await.expect_err("a receipt may wait");
+        timeout(2 * WITHIN, dials.silent(WITHIN)).await.expect("it sends nothing");
     }
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, TunnelSettings};
+use headwater_event::{Incarnation, Partition};
 use headwater_identity::Connector;
+use headwater_log::PartitionFault;
 use headwater_proto::replication::tunnel_client::TunnelClient;
 use headwater_session::message::{Dial, DialId};
 use headwater_tunnel::frame;
@@ -251,6 +253,51 @@ async fn a_node_that_sends_nothing_after_a_dial_does_not_respond() {
     timeout(3 * RECEIPT_WITHIN, &mut dialing).await.expect_err("the hub still waits");
     assert_eq!(open(&hub, &as_a, id, "a").await, Code::Ok);
     dialing.await.expect("it ends").expect("a stream");
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_reports_wait_for_the_log_is_dialled_although_its_receipt_is_not_read() {
+    const RECEIPT_WITHIN: Duration = Duration::from_millis(200);
+    let cloud = TestCloud::new(&["a"]).await;
+    let issuer = Issuer::new();
+    let limits =
+        HubLimits { dial_receipt_within: RECEIPT_WITHIN, upstream_groups_max: 1, ..limits() };
+    let (hub, _) = hub_with(&cloud, &issuer, limits).await;
+    let as_a = issuer.connector("headwater://node/a");
+    let mut session = RawSession::open(&hub, &as_a, DialSupport::Confirmed).await;
+    for partition in [0, 1] {
+        cloud.upstream.set_partition_fault(Partition(partition), Some(PartitionFault::Hangs));
+    }
+    // More than the queue of a partition has room for, and more than a session lets wait.
+    let mut after = None;
+    for seq in 1..=60 {
+        let body = ReportBody::PodStatus {
+            pod: "d/pod/web".parse().expect("a key"),
+            uid: "u".to_owned(),
+            status: format!("{{\"note\":\"{}\"}}", "x".repeat(8_000)).into(),
+        };
+        let id = ReportId { incarnation: Incarnation(1), boot: 1, seq };
+        let reports = vec![Report { id, body, traceparent: None }];
+        let message = EdgeMessage::Reports(Reports { after, reports });
+        session.wire.0.send(message.into()).await.expect("sent");
+        after = Some(id);
+    }
+
+    let node: headwater_event::NodeName = "a".parse().expect("a name");
+    // What the hub still reads during the first dial is a sign of life.
+    for _ in 0..2 {
+        let (view, node) = (hub.view(), node.clone());
+        let mut dialing = tokio::spawn(async move { view.dial(&node).await });
+        let Dial { id, .. } = session.dial().await;
+        session.wire.0.send(EdgeMessage::DialReceipt.into()).await.expect("sent");
+        timeout(3 * RECEIPT_WITHIN, &mut dialing).await.expect_err("the hub still waits");
+        assert_eq!(open(&hub, &as_a, id, "a").await, Code::Ok);
+        dialing.await.expect("it ends").expect("a stream");
+    }
+    for partition in [0, 1] {
+        cloud.upstream.set_partition_fault(Partition(partition), None);
+    }
     hub.stop().await;
 }
 
