@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use headwater_store::{
@@ -31,6 +31,10 @@ pub struct RocksEngine {
     /// The first failure of a write. RocksDB recovers from some failures and not from others, and
     /// reports neither reliably. So an instance that failed once refuses further writes.
     poisoned: OnceLock<String>,
+    /// Whether a bulk load goes on. Its writes are in no write-ahead log: they would be written twice, and the load can
+    /// be made again. A write is made under the lock, so that none with a log follows one without before the flush that
+    /// ends the load: the recovery would find the second without the first.
+    is_loading: RwLock<bool>,
 }
 
 /// The resources that a database uses.
@@ -80,7 +84,8 @@ impl RocksEngine {
     ) -> Result<Self, EngineError> {
         let path = path.as_ref();
         let db = open::open(path, role, memory)?;
-        let engine = Self { db, path: path.to_owned(), poisoned: OnceLock::new() };
+        let (poisoned, is_loading) = (OnceLock::new(), RwLock::new(false));
+        let engine = Self { db, path: path.to_owned(), poisoned, is_loading };
         schema.check(&engine)?;
         Ok(engine)
     }
@@ -143,6 +148,21 @@ impl RocksEngine {
         }
     }
 
+    fn loading(&self) -> RwLockReadGuard<'_, bool> {
+        // A flag is whole at every moment.
+        self.is_loading.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn loading_mut(&self) -> RwLockWriteGuard<'_, bool> {
+        self.is_loading.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes every write so far durable.
+    fn make_durable(&self) -> Result<(), rocksdb::Error> {
+        let is_loading = self.loading();
+        if *is_loading { self.db.flush() } else { self.db.flush_wal(true) }
+    }
+
     /// Lets level 0 have this many files before a compaction merges them.
     fn merge_from(&self, files: i32) {
         let files = files.to_string();
@@ -178,14 +198,21 @@ impl Read for RocksEngine {
 impl Engine for RocksEngine {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
         self.refuse_if_poisoned()?;
+        let is_loading = self.loading();
+        let is_synced = durability == Durability::Synced;
         let mut options = WriteOptions::default();
-        options.set_sync(durability == Durability::Synced);
-        self.db.write_opt(to_rocks(batch), &options).map_err(|error| self.poison(&error))
+        options.disable_wal(*is_loading);
+        options.set_sync(is_synced && !*is_loading);
+        let mut written = self.db.write_opt(to_rocks(batch), &options);
+        if written.is_ok() && is_synced && *is_loading {
+            written = self.db.flush();
+        }
+        written.map_err(|error| self.poison(&error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
         self.refuse_if_poisoned()?;
-        self.db.flush_wal(true).map_err(|error| self.poison(&error))
+        self.make_durable().map_err(|error| self.poison(&error))
     }
 
     fn snapshot(&self) -> Box<dyn Read + '_> {
@@ -193,10 +220,20 @@ impl Engine for RocksEngine {
     }
 
     fn begin_bulk_load(&self) {
+        *self.loading_mut() = true;
         self.merge_from(BULK_LOAD_FILES);
     }
 
     fn end_bulk_load(&self) {
+        let mut is_loading = self.loading_mut();
+        if std::mem::take(&mut *is_loading)
+            && self.poisoned.get().is_none()
+            && let Err(error) = self.db.flush()
+        {
+            let error = self.poison(&error);
+            tracing::error!(path = %self.path.display(), %error, "the end of a load is not on the disk");
+        }
+        drop(is_loading);
         self.merge_from(STEADY_FILES);
     }
 }
@@ -205,7 +242,7 @@ impl Drop for RocksEngine {
     fn drop(&mut self) {
         // A failed instance must not be synced: the outcome of the failed write is unknown.
         if self.poisoned.get().is_none()
-            && let Err(error) = self.db.flush_wal(true)
+            && let Err(error) = self.make_durable()
         {
             tracing::warn!(path = %self.path.display(), %error, "a database closed without a sync");
         }

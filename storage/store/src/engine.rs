@@ -11,7 +11,8 @@ use bytes::Bytes;
 /// The failures that a write survives once it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Survives a crash of this process when the write returns; survives power loss only once
+    /// Survives a crash of this process when the write returns, or, during a
+    /// [bulk load](Engine::begin_bulk_load), once that has ended; survives power loss only once
     /// [`Engine::sync`] has returned. Unsynced writes are lost from the end, never with a hole.
     Buffered,
     /// Survives power loss when the write returns, with every write before it.
@@ -217,11 +218,14 @@ pub trait Engine: Read + Send + Sync + fmt::Debug {
     /// it soon, because the engine cannot reclaim the data in it.
     fn snapshot(&self) -> Box<dyn Read + '_>;
 
-    /// Many writes in a row begin. The engine may defer work on what is stored, at the cost of reads. What
-    /// a write promises stays the same. Another open ends the load, too.
+    /// Many writes in a row begin. The engine may defer work on what is stored, at the cost of reads. Until
+    /// the load ends, a crash of this process is to buffered writes, of any table, what power loss is: they
+    /// are lost from the end, never with a hole. A synced write survives as ever, and may cost more. Another
+    /// open ends the load, too.
     fn begin_bulk_load(&self) {}
 
-    /// The many writes in a row have ended; an engine without a load does nothing.
+    /// The many writes in a row have ended: those that were buffered survive a crash from now on. An engine
+    /// that cannot make it so refuses later writes; one without a load does nothing.
     fn end_bulk_load(&self) {}
 }
 

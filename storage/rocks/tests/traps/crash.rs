@@ -52,6 +52,33 @@ fn a_killed_process_loses_no_write_that_returned() {
     }
 }
 
+/// The number of batches that a process leaves that is killed now.
+fn left_by_a_kill(of: &tempfile::TempDir) -> u32 {
+    let directory = tempfile::tempdir().expect("a directory");
+    copy(of.path(), directory.path());
+    prefix_length(&open_state(directory.path()).expect("opens after a kill")).expect("reads")
+}
+
+#[test]
+fn a_load_writes_no_log_and_from_its_end_on_no_write_is_lost() {
+    let origin = tempfile::tempdir().expect("a directory");
+    let engine = open_state(origin.path()).expect("opens");
+    let wal_bytes = || engine.stats().expect("stats").wal_bytes;
+    write(&engine, 1..=3, Durability::Buffered);
+    let logged = wal_bytes();
+    engine.begin_bulk_load();
+    write(&engine, 4..=20, Durability::Buffered);
+    assert_eq!(wal_bytes(), logged, "a load is not written twice");
+    assert!((3..=20).contains(&left_by_a_kill(&origin)));
+    write(&engine, 21..=21, Durability::Synced);
+    assert_eq!(left_by_a_kill(&origin), 21);
+    write(&engine, 22..=40, Durability::Buffered);
+    engine.end_bulk_load();
+    assert_eq!(left_by_a_kill(&origin), 40);
+    write(&engine, 41..=42, Durability::Buffered);
+    assert_eq!(left_by_a_kill(&origin), 42);
+}
+
 #[test]
 fn a_write_ahead_log_cut_anywhere_opens_to_a_prefix() {
     let origin = tempfile::tempdir().expect("a directory");

@@ -24,7 +24,7 @@ enum Step {
 }
 
 /// After any history of batches, syncs, loads, crashes and power cuts, the engine equals a sorted map that
-/// may fall back to any state since its last sync.
+/// may fall back to any state since its last sync: at a power cut, and at a crash during a load.
 pub fn an_engine_behaves_as_a_sorted_map_that_can_fall_back(subject: &impl Subject) {
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
     let histories = proptest::collection::vec(step(), 0..24);
@@ -41,6 +41,7 @@ fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
     let mut engine = subject.create();
     // The possible states after a power cut, oldest first; reads see the last.
     let mut states = vec![Map::new()];
+    let mut is_loading = false;
     for step in steps {
         match step {
             Step::Write(batch, synced) => {
@@ -57,16 +58,25 @@ fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
                 engine.sync().expect("syncs");
                 states.drain(..states.len() - 1);
             }
-            Step::Load(true) => engine.begin_bulk_load(),
-            Step::Load(false) => engine.end_bulk_load(),
-            Step::Crash => engine = subject.crash(engine),
+            Step::Load(true) => {
+                engine.begin_bulk_load();
+                is_loading = true;
+            }
+            Step::Load(false) => {
+                engine.end_bulk_load();
+                is_loading = false;
+            }
+            Step::Crash => {
+                engine = subject.crash(engine);
+                if is_loading {
+                    fall_back(&engine, &mut states);
+                }
+                is_loading = false;
+            }
             Step::CutPower(seed) => {
                 engine = subject.cut_power(engine, seed);
-                let left: Map = scan(&engine);
-                let kept = states.iter().rposition(|state| *state == left);
-                let kept =
-                    kept.unwrap_or_else(|| panic!("{left:?} was never a state since the sync"));
-                states.truncate(kept + 1);
+                fall_back(&engine, &mut states);
+                is_loading = false;
             }
         }
         let state = states.last().cloned().unwrap_or_default();
@@ -77,6 +87,14 @@ fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
             assert_eq!(engine.get(&key).expect("reads").as_ref(), state.get(key.as_slice()));
         }
     }
+}
+
+/// Takes over the state that is left of `states`. Those after it never come back.
+fn fall_back(engine: &impl Engine, states: &mut Vec<Map>) {
+    let left: Map = scan(engine);
+    let kept = states.iter().rposition(|state| *state == left);
+    let kept = kept.unwrap_or_else(|| panic!("{left:?} was never a state since the sync"));
+    states.truncate(kept + 1);
 }
 
 fn scan(engine: &impl Engine) -> Map {
