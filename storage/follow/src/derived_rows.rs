@@ -43,6 +43,9 @@ pub trait DerivedRows: Send {
         Ok(())
     }
 
+    /// Called before a commit: puts the rows into the batch that are not in it yet.
+    fn before_commit(&mut self, _state: &mut StreamState) {}
+
     /// Called after a commit of everything derived so far, with the streams that moved.
     fn after_commit(&mut self, _changes: &PositionChanges) {}
 

@@ -531,6 +531,7 @@ impl<R: DerivedRows> Follower<R> {
             let bytes = serde_json::to_vec(&state).map(Bytes::from).unwrap_or_default();
             self.state.read_up_to(state.cursor, bytes);
         }
+        self.rows.before_commit(&mut self.state);
         let moved = self.state.commit(Durability::Buffered)?;
         self.rows.after_commit(&moved);
         let first_fold_ended = !self.folded && self.acceptance.is_folded();

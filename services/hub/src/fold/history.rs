@@ -36,9 +36,19 @@ pub(super) struct History {
     limits: Limits,
     patches: Patches,
     heads: Arc<StreamHeads>,
-    /// The stream of the last event, if that was sparse, with its history, the open batch included: in a first
-    /// fold the events of a stream follow each other.
-    last: Option<(StreamId, StreamHistory)>,
+    /// The stream of the last event, if that was sparse: in a first fold the events of a stream follow each other.
+    last: Option<SparseStream>,
+}
+
+/// A stream whose last event was sparse. Its row is written when another stream follows, and before a commit, instead
+/// of once an event.
+#[derive(Debug)]
+struct SparseStream {
+    stream: StreamId,
+    /// Its history, the open batch included.
+    history: StreamHistory,
+    /// Whether the open batch, or the store, has the row.
+    is_written: bool,
 }
 
 /// How much of the past is kept of each stream.
@@ -75,14 +85,24 @@ impl History {
         batch: &Batch<Folded>,
         engine: &dyn Engine,
     ) -> Result<StreamHistory, EngineError> {
-        if let Some((_, history)) = self.last.take_if(|(last, _)| *last == *stream) {
-            return Ok(history);
+        if let Some(last) = self.last.take_if(|last| last.stream == *stream) {
+            return Ok(last.history);
         }
         if let Some(history) = self.heads.history(stream) {
             return Ok(StreamHistory::clone(&history));
         }
         let history = batch.get(engine, &STREAMS, stream)?;
         Ok(history.map(|Json(history)| history).unwrap_or_default())
+    }
+
+    /// Writes the row of the last stream into the open batch, unless it is written.
+    fn write_last(&mut self, batch: &mut Batch<Folded>) {
+        if let Some(last) = &mut self.last
+            && !last.is_written
+        {
+            batch.put(&STREAMS, &last.stream, &Json(last.history.clone()));
+            last.is_written = true;
+        }
     }
 
     /// Keeps an event that continues the ones before it; the oldest one goes above the bound.
@@ -140,6 +160,9 @@ impl DerivedRows for History {
         let engine = state.engine().clone();
         let batch = state.batch();
         let (stream, seq) = (&envelope.stream, envelope.seq);
+        if self.last.as_ref().is_some_and(|last| last.stream != *stream) {
+            self.write_last(batch);
+        }
         let mut history = self.of(stream, batch, &*engine)?;
         let before = std::mem::replace(&mut history.seq, seq);
         history.begin_epoch(envelope.epoch, envelope.epoch_first_seq, EPOCHS_MAX);
@@ -160,20 +183,25 @@ impl DerivedRows for History {
         if history.removals > self.limits.removals_max {
             discard_removals(batch, &*engine, stream, &mut history, self.limits.discarded)?;
         }
-        let history = Json(history);
-        batch.put(&STREAMS, stream, &history);
-        let Json(history) = history;
         match kept {
             Some(event) => {
+                let history = Json(history);
+                batch.put(&STREAMS, stream, &history);
+                let Json(history) = history;
                 self.last = None;
                 self.heads.accepted(stream, event, history);
             }
             None => {
                 self.heads.discard(stream);
-                self.last = Some((stream.clone(), history));
+                let stream = stream.clone();
+                self.last = Some(SparseStream { stream, history, is_written: false });
             }
         }
         Ok(())
+    }
+
+    fn before_commit(&mut self, state: &mut StreamState) {
+        self.write_last(state.batch());
     }
 
     fn after_commit(&mut self, moved: &PositionChanges) {

@@ -111,6 +111,7 @@ fn fold(
             rows.derive(envelope, continuity, &mut state).expect("readable");
             state.apply_event(LOG, envelope.clone(), continuity, &mut effects).expect("continues");
         }
+        rows.before_commit(&mut state);
         state.commit(Durability::Buffered).expect("commits");
     }
 }
@@ -298,6 +299,7 @@ fn a_fold_that_steps_back_discards_the_events_above() {
     rows.derive(&back, Continuity::Sparse, &mut state).expect("readable");
     let folded = state.apply_event(LOG, back, Continuity::Sparse, &mut Vec::new());
     folded.expect("a sparse fold may step back");
+    rows.before_commit(&mut state);
     state.commit(Durability::Buffered).expect("commits");
     let history = STREAMS.get(&*engine, &StreamId::Cluster).expect("readable").expect("there").0;
     assert_eq!((history.seq, history.raw_from, history.delta_from), (Seq(3), Seq(3), Seq(2)));

@@ -64,6 +64,7 @@ proptest! {
                     break;
                 }
             }
+            rows.before_commit(&mut state);
             let _ = state.commit(Durability::Buffered);
         }
         read(&engine, Seq(model.events.len() as u64));

@@ -56,6 +56,7 @@ fn a_first_fold_reads_the_history_of_a_stream_once_while_its_events_follow_each_
         rows.derive(envelope, Continuity::Sparse, &mut state).expect("readable");
         let applied = state.apply_event(LOG, envelope.clone(), Continuity::Sparse, &mut effects);
         applied.expect("continues");
+        rows.before_commit(&mut state);
         state.commit(Durability::Buffered).expect("commits");
     }
     assert_eq!(engine.reads.load(Ordering::Relaxed), 1);

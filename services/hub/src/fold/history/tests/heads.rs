@@ -134,12 +134,14 @@ proptest! {
                     (model, Continuity::Dense)
                 }
                 Step::Commit => {
+                    rows.before_commit(&mut state);
                     rows.after_commit(&state.commit(Durability::Buffered).expect("commits"));
                     agrees(&fold, &node);
                     continue;
                 }
                 // Where nothing is open.
                 Step::Load => {
+                    rows.before_commit(&mut state);
                     rows.after_commit(&state.commit(Durability::Buffered).expect("commits"));
                     heads.load(&*engine).expect("readable");
                     continue;
