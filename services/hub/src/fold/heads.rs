@@ -160,9 +160,14 @@ impl StreamHeads {
     /// # Errors
     /// As [`Read::scan`].
     pub(super) fn load(&self, from: &dyn Read) -> Result<(), EngineError> {
+        // One scan costs far less than a read of each row: after a first fold, each looks into many files.
+        let mut histories = HashMap::new();
+        for row in STREAMS.rows(from) {
+            let (stream, Json(history)) = row?;
+            histories.insert(stream, history);
+        }
         for at in StreamReader::new(from).streams()? {
-            let history = STREAMS.get(from, &at.stream)?;
-            let history = Arc::new(history.map(|Json(history)| history).unwrap_or_default());
+            let history = Arc::new(histories.remove(&at.stream).unwrap_or_default());
             let mut heads = self.lock();
             if heads.visible.len() >= self.bounds.streams_max {
                 return Ok(());
