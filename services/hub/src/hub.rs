@@ -160,7 +160,14 @@ impl Hub {
         });
         let gauges: Arc<dyn GaugeSource> = hub.clone();
         metrics.gauges.read_from(Arc::downgrade(&gauges));
+        let repeating = {
+            let (hub, stop) = (hub.clone(), stop.clone());
+            tokio::spawn(async move {
+                let _ = stop.run_until_cancelled(hub.repeat_positions()).await;
+            })
+        };
         let tasks = vec![
+            repeating,
             spawn_owner(stop.clone(), follower.run()),
             spawn_owner(stop.clone(), identities.run()),
             appending,

@@ -58,8 +58,22 @@ pub(crate) struct SessionDependencies {
 impl SessionDependencies {
     /// Records the position of a node, and appends it upstream, where every part sees it.
     pub(super) fn publish_position(&self, node: &NodeName, position: NodeProgress) {
-        self.positions.append(node, position.clone());
-        self.sessions.record_position(node, position);
+        // A topic that is made again meanwhile gets what is recorded: see `repeat_positions`.
+        self.sessions.record_position(node, position.clone());
+        self.positions.append(node, position);
+    }
+
+    /// Appends the position of each connected node once more whenever the topic of positions was made again. Those of
+    /// other nodes may be superseded by what another hub has appended.
+    pub(crate) async fn repeat_positions(&self) {
+        let mut positions = self.positions.clone();
+        while positions.topic_replaced().await.is_some() {
+            for (node, position) in self.sessions.positions() {
+                if position.connected {
+                    self.positions.append(&node, position);
+                }
+            }
+        }
     }
 
     /// Publishes the position at which a session ended, unless another session of the node is

@@ -3,6 +3,10 @@
 //!
 //! Only the newest position of a node counts, so a position that still waits is replaced by the next
 //! one. A log that is away costs no more than one position of each node.
+//!
+//! A topic that is made again has none of the positions, and perhaps another number of partitions. The task notices
+//! its id, and the hub appends the position of each connected node once more. Partitions that are added to a topic stay
+//! unused until the hub starts again: other parts read them only after their own start.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use headwater_event::{NodeName, NodeProgress, Partition, ReportKey};
-use headwater_log::{Append, AppendError, Description, Log, Record, is_of_positions};
-use tokio::sync::Notify;
+use headwater_event::{NodeName, NodeProgress, Partition, ReportKey, TopicId};
+use headwater_log::{
+    Append, AppendError, Description, Log, POSITIONS_FROM, ReadError, Record, is_of_positions,
+};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -34,13 +40,19 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// that does not work.
 const DRAIN_WITHIN: Duration = Duration::from_secs(2);
 
+/// How often the id of the topic is read while all appends succeed: a topic that was made again takes them too.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The wait before the id of the topic is read after an append has failed.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// A handle on the task that appends positions. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PositionAppender {
-    queues: Arc<PositionQueues>,
+    queues: watch::Receiver<Arc<PositionQueues>>,
 }
 
-/// The positions that are not in the log yet, by partition.
+/// The positions that are not in the log yet, by partition, in one life of the topic.
 struct PositionQueues {
     described: Description,
     of: BTreeMap<Partition, WaitingPositions>,
@@ -63,22 +75,34 @@ impl PositionAppender {
         metrics: &HubMetrics,
         stop: &CancellationToken,
     ) -> (Self, JoinHandle<()>) {
-        let all = described.all_partitions().collect::<Vec<_>>();
-        let apart = all.iter().any(|partition| is_of_positions(*partition));
-        let own = all.into_iter().filter(|partition| !apart || is_of_positions(*partition));
-        let of = own.map(|partition| (partition, WaitingPositions::default())).collect();
-        let queues = Arc::new(PositionQueues { described, of });
+        let (sender, queues) = watch::channel(Arc::new(PositionQueues::new(described)));
         let (metrics, stop) = (metrics.upstream.clone(), stop.clone());
-        let task = AppenderTask { log, queues: queues.clone(), metrics };
+        let task = AppenderTask { log, queues: sender, metrics };
         (Self { queues }, tokio::spawn(task.run(stop)))
+    }
+
+    /// Waits until the topic was made again, so that it has no position; `None`: the task has ended. Cancel safe.
+    pub(crate) async fn topic_replaced(&mut self) -> Option<()> {
+        self.queues.changed().await.ok()
     }
 
     /// Appends the position of `node` soon, unless a later one replaces it before.
     pub(crate) fn append(&self, node: &NodeName, position: NodeProgress) {
-        let PositionQueues { described, of } = &*self.queues;
+        let queues = self.queues.borrow().clone();
+        let PositionQueues { described, of } = &*queues;
         let Some(waiting) = of.get(&described.position_partition(node)) else { return };
         waiting.lock().insert(node.clone(), position);
         waiting.added.notify_one();
+    }
+}
+
+impl PositionQueues {
+    fn new(described: Description) -> Self {
+        let all = described.all_partitions().collect::<Vec<_>>();
+        let apart = all.iter().any(|partition| is_of_positions(*partition));
+        let own = all.into_iter().filter(|partition| !apart || is_of_positions(*partition));
+        let of = own.map(|partition| (partition, WaitingPositions::default())).collect();
+        Self { described, of }
     }
 }
 
@@ -107,31 +131,70 @@ impl WaitingPositions {
 /// The task that appends positions.
 struct AppenderTask {
     log: Arc<dyn Log>,
-    queues: Arc<PositionQueues>,
+    queues: watch::Sender<Arc<PositionQueues>>,
     metrics: UpstreamMetrics,
 }
 
 impl AppenderTask {
     async fn run(self, stop: CancellationToken) {
-        let queues = self.queues.of.iter();
-        let appending =
-            join_all(queues.map(|(partition, waiting)| self.serve(*partition, waiting, &stop)));
-        let too_long = async {
-            stop.cancelled().await;
-            sleep(DRAIN_WITHIN).await;
-        };
-        tokio::select! {
-            biased;
-            _ = appending => {}
-            () = too_long => tracing::warn!("the hub stops before all positions are in the log"),
+        loop {
+            let queues = self.queues.borrow().clone();
+            let failed = Notify::new();
+            let serving = queues.of.iter();
+            let serving = serving
+                .map(|(partition, waiting)| self.serve((*partition, waiting), &failed, &stop));
+            let appending = join_all(serving);
+            let too_long = async {
+                stop.cancelled().await;
+                sleep(DRAIN_WITHIN).await;
+            };
+            tokio::select! {
+                biased;
+                _ = appending => return,
+                () = too_long => {
+                    tracing::warn!("the hub stops before all positions are in the log");
+                    return;
+                }
+                described = self.replaced(&failed) => {
+                    tracing::warn!("the topic of positions was made again; those of connected nodes are appended once more");
+                    self.queues.send_replace(Arc::new(PositionQueues::new(described)));
+                }
+            }
         }
+    }
+
+    /// Returns the description of the log once its positions are in another topic than at first.
+    async fn replaced(&self, failed: &Notify) -> Description {
+        let mut first = None;
+        loop {
+            match self.look().await {
+                Ok((topic, described)) => {
+                    if *first.get_or_insert(topic) != topic {
+                        return described;
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "the topic of positions cannot be described"),
+            }
+            tokio::select! {
+                () = failed.notified() => sleep(LOOK_AGAIN_AFTER).await,
+                () = sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// The topic that has the positions, and the description of the log.
+    async fn look(&self) -> Result<(TopicId, Description), ReadError> {
+        let described = self.log.describe().await?;
+        let is_apart = described.position_partitions > 0;
+        let partition = Partition(if is_apart { POSITIONS_FROM } else { 0 });
+        Ok((self.log.start(partition).await?.topic, described))
     }
 
     /// Appends the positions of a partition until `stop`.
     async fn serve(
         &self,
-        partition: Partition,
-        waiting: &WaitingPositions,
+        (partition, waiting): (Partition, &WaitingPositions),
+        failed: &Notify,
         stop: &CancellationToken,
     ) {
         loop {
@@ -141,7 +204,7 @@ impl AppenderTask {
                 () = stop.cancelled() => true,
                 () = waiting.added.notified() => false,
             };
-            self.append_all(partition, waiting).await;
+            self.append_all(partition, waiting, failed).await;
             if is_last {
                 return;
             }
@@ -149,7 +212,7 @@ impl AppenderTask {
     }
 
     /// Appends until no position of the partition waits.
-    async fn append_all(&self, partition: Partition, waiting: &WaitingPositions) {
+    async fn append_all(&self, partition: Partition, waiting: &WaitingPositions, failed: &Notify) {
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let taken = waiting.take();
@@ -160,6 +223,7 @@ impl AppenderTask {
                 None => backoff.reset(),
                 Some(left) => {
                     waiting.put_back(left);
+                    failed.notify_one();
                     backoff.wait().await;
                 }
             }
@@ -318,5 +382,30 @@ mod tests {
         stop.cancel();
         let stopped = tokio::time::timeout(DRAIN_WITHIN + RETRY_LONGEST, task).await;
         stopped.expect("in time").expect("it ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_made_again_is_noticed_and_its_own_partitions_get_the_positions() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        let stop = CancellationToken::new();
+        let (mut appender, task) = start(&log, &stop).await;
+        let nodes: Vec<NodeName> = (0..8).map(|n| node(&format!("n{n}"))).collect();
+        let all_appended = async || {
+            let appending = async {
+                while appended(&log).await.len() < nodes.len() {
+                    sleep(RETRY_FIRST).await;
+                }
+            };
+            tokio::time::timeout(RETRY_LONGEST, appending).await.expect("the log has them");
+        };
+        nodes.iter().for_each(|node| appender.append(node, position(1)));
+        all_appended().await;
+        log.recreate(1);
+        let replaced = tokio::time::timeout(2 * LOOK_INTERVAL, appender.topic_replaced()).await;
+        replaced.expect("it is noticed").expect("the task runs");
+        nodes.iter().for_each(|node| appender.append(node, position(2)));
+        all_appended().await;
+        stop.cancel();
+        task.await.expect("it ends");
     }
 }

@@ -1,6 +1,7 @@
 //! How many positions a hub appends, and whom it has as connected.
 
-use headwater_event::{ConnectedNode, NodeName, NodeState, PresenceUpdate};
+use headwater_event::{ConnectedNode, NodeName, NodeState, Offset, Partition, PresenceUpdate};
+use headwater_log::{MemorySettings, UpstreamLog};
 use headwater_session::message::EdgeHeartbeat;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -68,6 +69,35 @@ async fn start_paused(cloud: &TestCloud) -> HubHandle {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     hub
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_of_positions_made_again_gets_the_position_of_each_connected_node() {
+    let nodes = ["a", "b"];
+    let cloud = TestCloud::new(&nodes).await;
+    let positions = MemoryLog::new(MemorySettings::default());
+    let reports = Arc::new(cloud.upstream.handle());
+    let upstream = UpstreamLog::new(reports, Arc::new(positions.clone()));
+    let engine = Arc::new(MemoryEngine::new());
+    let dependencies = HubDependencies {
+        upstream: Arc::new(upstream),
+        ..dependencies(&cloud.logs(), &engine, &Registry::new())
+    };
+    let config = config(HubSettings::default(), HubLimits::default());
+    let hub = Hub::start_without_listener(config, dependencies, || 0.5).await.expect("starts");
+    while !hub.view().is_reconciled() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let high = async || positions.bounds(Partition(0)).await.expect("there").high;
+    let mut fleet = IdleFleet::connect(&hub, &nodes).await;
+    fleet.idle(Duration::from_secs(60), 0).await;
+    assert!(high().await >= Offset(2));
+    positions.recreate(1);
+    assert_eq!(high().await, Offset(0));
+    // The next positions of idle nodes are due minutes later.
+    fleet.idle(Duration::from_secs(60), 0).await;
+    assert!(high().await >= Offset(2), "the topic has no position of a node");
+    hub.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
