@@ -135,11 +135,10 @@ impl Leadership {
         marks_within: Duration,
     ) -> Result<WonClaim, PublishError> {
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
-        let own = (self.downstream.new_uuid)();
         let above = backup::highest_epoch(&*self.downstream.engine)?;
         let address = self.address.clone();
+        let own = self.own_claims.begin((self.downstream.new_uuid)())?;
         let claimant = Claimant { above, address, marks_within, ..Claimant::new(own) };
-        self.own_claims.begin(own)?;
         let writer = match follower.take_over(&self.downstream.log, &claimant).await {
             Ok(writer) => writer,
             Err(error) => {

@@ -3,6 +3,10 @@
 //! An append whose outcome is unknown may reach the log later. A controller that took such a claim for
 //! that of another one would wait for its own silence, and would take what it has not published yet
 //! for what another controller has removed. So an attempt is stored before its claim is appended.
+//!
+//! While partition 0 takes nothing, any number of attempts fails, and any of them may be in the log. The
+//! UUIDs of all attempts between two claims that were won therefore begin alike, and the first of them
+//! stands for all.
 
 use std::sync::Arc;
 
@@ -17,23 +21,19 @@ use super::backup;
 /// claim here knows that the writer of that claim has ended.
 const OWN_CLAIM: Table<(), Json<Claims>, Free> = Table::new(TableId::OwnClaim);
 
-/// The claims that are kept, of some 40 bytes each: the last one that was won, and later attempts. With
-/// the longest wait between two attempts, these are those of 20 minutes or more: as long as partition 0
-/// may have no leader after it took one of them.
-const CLAIMS_MAX: usize = 256;
-
 /// See the module.
 pub(super) struct OwnClaims {
     engine: Arc<dyn Engine>,
     claims: Claims,
 }
 
-/// The claim that was won, if any, and the attempts after it, oldest first.
+/// The claim that was won, if any, and the attempts after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredClaims")]
 struct Claims {
     won: Option<Uuid>,
-    attempts: Vec<Uuid>,
+    /// The first attempt. The others begin with the same 64 bits, of which 60 are random.
+    first: Option<Uuid>,
 }
 
 /// The claims as they are stored. An earlier version stored the won one alone.
@@ -41,7 +41,7 @@ struct Claims {
 #[serde(untagged)]
 enum StoredClaims {
     Won(Uuid),
-    All { won: Option<Uuid>, attempts: Vec<Uuid> },
+    All { won: Option<Uuid>, first: Option<Uuid> },
 }
 
 impl OwnClaims {
@@ -56,20 +56,26 @@ impl OwnClaims {
 
     /// Whether this controller made the claim.
     pub(super) fn contains(&self, claim: Uuid) -> bool {
-        self.claims.won == Some(claim) || self.claims.attempts.contains(&claim)
+        let Claims { won, first } = self.claims;
+        won == Some(claim) || first.is_some_and(|first| beginning(first) == beginning(claim))
     }
 
-    /// Notes an attempt. When this returns, the attempt is durable.
+    /// Begins an attempt and returns its UUID, made of `random`. When this returns, the attempt is durable.
     ///
     /// # Errors
-    /// When the store cannot be written; the claim must not be appended.
-    pub(super) fn begin(&mut self, attempt: Uuid) -> Result<(), EngineError> {
-        let attempts = &mut self.claims.attempts;
-        if attempts.len() + 1 >= CLAIMS_MAX {
-            attempts.remove(0);
+    /// When the store cannot be written; nothing must be claimed.
+    pub(super) fn begin(&mut self, random: Uuid) -> Result<Uuid, EngineError> {
+        if let Some(first) = self.claims.first {
+            let (_, end) = random.as_u64_pair();
+            return Ok(Uuid::from_u64_pair(beginning(first), end));
         }
-        attempts.push(attempt);
-        self.write(Batch::new())
+        self.claims.first = Some(random);
+        let written = self.write(Batch::new());
+        if written.is_err() {
+            // A later attempt must not count as stored.
+            self.claims.first = None;
+        }
+        written.map(|()| random)
     }
 
     /// Notes that the claim of `attempt` was won with `epoch`. Earlier attempts count no more, however late
@@ -78,7 +84,7 @@ impl OwnClaims {
     /// # Errors
     /// When the store cannot be written.
     pub(super) fn win(&mut self, attempt: Uuid, epoch: WriterEpoch) -> Result<(), EngineError> {
-        self.claims = Claims { won: Some(attempt), attempts: Vec::new() };
+        self.claims = Claims { won: Some(attempt), first: None };
         let mut batch = Batch::new();
         backup::record_epoch(&mut batch, epoch);
         self.write(batch)
@@ -93,19 +99,29 @@ impl OwnClaims {
 impl From<StoredClaims> for Claims {
     fn from(stored: StoredClaims) -> Self {
         match stored {
-            StoredClaims::Won(won) => Self { won: Some(won), attempts: Vec::new() },
-            StoredClaims::All { won, attempts } => Self { won, attempts },
+            StoredClaims::Won(won) => Self { won: Some(won), first: None },
+            StoredClaims::All { won, first } => Self { won, first },
         }
     }
 }
 
+/// The part of a UUID that all attempts between two claims have in common.
+fn beginning(claim: Uuid) -> u64 {
+    claim.as_u64_pair().0
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use headwater_store::MemoryEngine;
 
     use super::*;
 
     const FIRST: Uuid = Uuid::from_u128(1);
+
+    /// More attempts than a controller makes in a day.
+    const ATTEMPTS: usize = 20_000;
 
     fn reopened(engine: &Arc<dyn Engine>) -> OwnClaims {
         let (claims, result) = OwnClaims::load(engine.clone());
@@ -114,28 +130,33 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_known_after_a_restart_until_another_one_is_won() {
+    fn every_attempt_is_known_after_a_restart_until_one_is_won_however_many_there_are() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
         let mut claims = reopened(&engine);
         claims.win(FIRST, WriterEpoch(1)).expect("written");
-        let attempts: Vec<Uuid> = (2..).map(Uuid::from_u128).take(CLAIMS_MAX + 5).collect();
-        for attempt in &attempts {
-            claims.begin(*attempt).expect("written");
+        let mut attempts = Vec::new();
+        for _ in 0..ATTEMPTS {
+            attempts.push(claims.begin(Uuid::new_v4()).expect("written"));
         }
+        let distinct: BTreeSet<Uuid> = attempts.iter().copied().collect();
+        assert_eq!(distinct.len(), ATTEMPTS, "two claims with one UUID would share a key");
         let mut claims = reopened(&engine);
         assert!(claims.contains(FIRST), "the last one that was won");
-        let known = attempts.iter().filter(|attempt| claims.contains(**attempt)).count();
-        let [.., earlier, last] = attempts[..] else { panic!("attempts") };
-        assert_eq!((known, claims.contains(last)), (CLAIMS_MAX - 1, true));
+        assert!(attempts.iter().all(|attempt| claims.contains(*attempt)));
+        assert!(!claims.contains(Uuid::new_v4()), "another controller's");
+        let last = claims.begin(Uuid::new_v4()).expect("written");
+        assert!(claims.contains(last) && claims.contains(attempts[0]));
         claims.win(last, WriterEpoch(2)).expect("written");
-        let claims = reopened(&engine);
-        assert!(!claims.contains(FIRST) && !claims.contains(earlier) && claims.contains(last));
+        let mut claims = reopened(&engine);
+        assert!(claims.contains(last) && !claims.contains(FIRST) && !claims.contains(attempts[0]));
         assert_eq!(backup::highest_epoch(&*engine).expect("read"), WriterEpoch(2));
+        let next = claims.begin(Uuid::new_v4()).expect("written");
+        assert_ne!(beginning(next), beginning(last), "a copy of the database makes others");
     }
 
     #[test]
     fn a_claim_that_an_earlier_version_stored_is_the_won_one() {
         let stored: Claims = serde_json::from_value(serde_json::json!(FIRST)).expect("read");
-        assert_eq!(stored, Claims { won: Some(FIRST), attempts: Vec::new() });
+        assert_eq!(stored, Claims { won: Some(FIRST), first: None });
     }
 }
