@@ -580,28 +580,6 @@ async fn a_claim_that_the_log_took_without_an_answer_is_no_other_controllers() {
 }
 
 #[tokio::test]
-async fn a_source_does_not_wait_for_a_log_that_cannot_be_opened() {
-    let world = World::new();
-    let first = world.start().await;
-    first.list([pod("p", "c")]).await;
-    let second = world.usurped().start().await;
-    second.list([pod("p", "c")]).await;
-    // It has lost the log, and opens its fold anew.
-    let mut progress = first.controller.progress();
-    let trouble = progress.wait_for(|now| now.trouble.is_some());
-    timeout(SOON, trouble).await.expect("soon").expect("it runs");
-    first.log.set_frozen(true);
-    for number in 0..4 * SOURCE_QUEUE_EVENTS {
-        let pod = pod(&format!("p{number}"), "c");
-        let sent = first.source.send(SourceEvent::Apply(pod, Cause::default()));
-        timeout(SOON, sent).await.expect("soon").expect("it runs");
-    }
-    first.log.set_frozen(false);
-    first.controller.stop().await;
-    second.controller.stop().await;
-}
-
-#[tokio::test]
 async fn a_successor_keeps_what_came_over_the_sockets_of_its_predecessors() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::new();

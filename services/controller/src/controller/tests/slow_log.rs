@@ -1,4 +1,4 @@
-//! Appends in flight: how many, and what the changes behind them are compared with.
+//! Appends in flight: how many, and what the changes behind them are compared with. A log that is slow to open.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,10 +8,13 @@ use tokio::sync::Mutex;
 
 use super::*;
 
-/// A log that holds appends back, in order, until a test lets them go.
+/// A log that holds appends back, in order, and new readers, until a test lets them go.
 struct SlowLog {
     log: MemoryLog,
     is_held: watch::Sender<bool>,
+    are_readers_held: watch::Sender<bool>,
+    /// New readers that are held.
+    readers_waiting: AtomicUsize,
     turns: Mutex<()>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
@@ -22,9 +25,19 @@ struct SlowLog {
 impl SlowLog {
     fn new(log: MemoryLog) -> Arc<Self> {
         let (is_held, turns) = (watch::Sender::new(false), Mutex::default());
+        let (are_readers_held, readers_waiting) = (watch::Sender::new(false), AtomicUsize::new(0));
         let (in_flight, most_in_flight) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let appends = AtomicUsize::new(0);
-        Arc::new(Self { log, is_held, turns, in_flight, most_in_flight, appends })
+        Arc::new(Self {
+            log,
+            is_held,
+            are_readers_held,
+            readers_waiting,
+            turns,
+            in_flight,
+            most_in_flight,
+            appends,
+        })
     }
 
     async fn has_in_flight(&self, count: usize) {
@@ -65,6 +78,9 @@ impl Log for SlowLog {
     }
 
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
+        self.readers_waiting.fetch_add(1, Ordering::SeqCst);
+        let _ = self.are_readers_held.subscribe().wait_for(|are_held| !are_held).await;
+        self.readers_waiting.fetch_sub(1, Ordering::SeqCst);
         self.log.read(cursors).await
     }
 }
@@ -191,6 +207,32 @@ async fn a_controller_that_stops_first_waits_for_its_appends() {
     timeout(SOON, stopped).await.expect("soon").expect("no panic");
     assert_eq!(world.data().await, ["x", "y"]);
     world.check("node/a", &["d/pod/p", "d/pod/q", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn a_source_does_not_wait_for_a_log_that_cannot_be_opened() {
+    let world = World::new();
+    let slow = SlowLog::new(world.downstream.handle());
+    let first = world.start_with_log(&slow).await;
+    first.list([pod("p", "c")]).await;
+    slow.are_readers_held.send_replace(true);
+    let second = world.usurped().start().await;
+    second.list([pod("p", "c")]).await;
+    let waits = || slow.readers_waiting.load(Ordering::SeqCst) == 1;
+    until_true("a fold that is opened anew, as the log is lost", async || waits()).await;
+    let pods = 4 * SOURCE_QUEUE_EVENTS;
+    for number in 0..pods {
+        let pod = pod(&format!("p{number}"), "c");
+        let sent = first.source.send(SourceEvent::Apply(pod, Cause::default()));
+        timeout(SOON, sent).await.expect("soon").expect("it runs");
+    }
+    let last: ResourceKey = format!("d/pod/p{}", pods - 1).parse().expect("a key");
+    let picture = first.controller.picture();
+    until_true("the last one in the picture", async || picture.object(&last).is_some()).await;
+    assert!(waits(), "the fold is not open yet");
+    slow.are_readers_held.send_replace(false);
+    first.controller.stop().await;
+    second.controller.stop().await;
 }
 
 /// Nodes that a comparison of everything goes through.
