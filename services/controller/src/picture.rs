@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use self::changes::ChangeFeed;
 use self::merge::merge;
 use self::node_event::EventDiscards;
-use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
+use self::tables::{LoggedProgress, NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
 use crate::source::SharedWorkloads;
 
@@ -211,7 +211,7 @@ impl Picture {
     ) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
         let from = self.engine.snapshot();
         let progress = NODE_PROGRESS.rows(&*from).map(|row| {
-            let (node, Json(mut progress)) = row?;
+            let (node, Json(LoggedProgress { mut progress, .. })) = row?;
             let connection = self.presence.connection(&node, Some(&progress), now_ms);
             progress.connected = connection.is_reachable;
             progress.contact_ms = connection.contact_ms.unwrap_or(progress.contact_ms);
@@ -225,12 +225,12 @@ impl Picture {
     pub fn node_presence(&self, node: &NodeName) -> NodePresence {
         // An unreadable position is as none: it only replaces what an older hub does not send.
         let progress = NODE_PROGRESS.get(&*self.engine, node).ok().flatten();
-        self.presence.presence(node, progress.as_ref().map(|Json(progress)| progress))
+        self.presence.presence(node, progress.as_ref().map(|Json(logged)| &logged.progress))
     }
 
     /// Whether `node` is connected at `now_ms`, and its worker runs.
     fn is_reachable(&self, node: &NodeName, now_ms: i64) -> Result<bool, EngineError> {
-        let progress = NODE_PROGRESS.get(&*self.engine, node)?.map(|Json(progress)| progress);
+        let progress = NODE_PROGRESS.get(&*self.engine, node)?.map(|Json(logged)| logged.progress);
         Ok(self.presence.connection(node, progress.as_ref(), now_ms).runs_pods())
     }
 

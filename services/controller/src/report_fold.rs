@@ -51,7 +51,7 @@ use crate::metrics::ReportFoldMetrics;
 use crate::picture::PresenceReceiver;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::node_event::EventDiscards;
-use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
+use crate::picture::tables::{EARLIER_TERMINATIONS, LoggedProgress, NODE_PROGRESS};
 use crate::publisher::{Progress, SharedConsumption, SharedSnapshotRequests};
 
 /// The first and the longest wait before a lost log is read again; the wait doubles in between.
@@ -238,7 +238,7 @@ impl ReportFold {
             self.snapshot_requests.add(node);
         }
         let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
-        for (node, Json(progress)) in known? {
+        for (node, Json(LoggedProgress { progress, .. })) in known? {
             if let Some(consumes_cluster) = progress.consumes_cluster {
                 self.consumption.note(node.clone(), consumes_cluster);
             }

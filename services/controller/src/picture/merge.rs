@@ -86,7 +86,7 @@ fn merge_node(
         }
         object["status"] = reported["status"].clone();
     }
-    let progress = NODE_PROGRESS.get(from, &node)?.map(|Json(progress)| progress);
+    let progress = NODE_PROGRESS.get(from, &node)?.map(|Json(logged)| logged.progress);
     set_ready(object, presence.connection(&node, progress.as_ref(), now_ms));
     for part in ["labels", "annotations", "creationTimestamp"] {
         if object["metadata"][part].is_null()

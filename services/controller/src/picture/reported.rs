@@ -59,9 +59,9 @@ impl Picture {
         let from = self.engine.snapshot();
         let Some(Json(report)) = NODES.get(&*from, node)? else { return Ok(None) };
         let reported = EdgeStart { incarnation: report.id.incarnation, boot: report.id.boot };
-        let connected = NODE_PROGRESS.get(&*from, node)?.map(|Json(progress)| EdgeStart {
-            incarnation: progress.incarnation,
-            boot: progress.boot.number,
+        let connected = NODE_PROGRESS.get(&*from, node)?.map(|Json(logged)| EdgeStart {
+            incarnation: logged.progress.incarnation,
+            boot: logged.progress.boot.number,
         });
         let start = connected.map_or(reported, |connected| connected.max(reported));
         Ok(Some(ReportedNode { object: report.object, start }))

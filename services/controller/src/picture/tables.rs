@@ -11,7 +11,7 @@ pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
     Table::new(TableId::NodePictures);
 
 /// Per node: its last position record, which its hub wrote.
-pub(crate) const NODE_PROGRESS: Table<NodeName, Json<NodeProgress>, Folded> =
+pub(crate) const NODE_PROGRESS: Table<NodeName, Json<LoggedProgress>, Folded> =
     Table::new(TableId::NodeProgress);
 
 /// Per node and pod under deletion whose containers have all stopped: the pod's UID, until the node
@@ -36,6 +36,17 @@ pub(crate) const NODE_DIFFERENCES: Table<NodeName, (), Free> = Table::new(TableI
 /// Per Event: what its node reported of it. The first node that reports an Event of a name has the name.
 pub(crate) const EVENTS: Table<ResourceKey, Json<EventReport>, Folded> =
     Table::new(TableId::NodeEvents);
+
+/// The position record of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LoggedProgress {
+    #[serde(flatten)]
+    pub(crate) progress: NodeProgress,
+    /// When the log accepted the record, in milliseconds since the Unix epoch. Earlier versions did not
+    /// keep it.
+    #[serde(default)]
+    pub(crate) logged_ms: Option<i64>,
+}
 
 /// An Event that a node reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,8 @@
 //! Forgets nodes that are gone for long.
 //!
+//! The log alone says how long: its clock accepted the records of all nodes, while each hub has a clock of its
+//! own. A position that an earlier version stored has no such time, and its node stays until the next one.
+//!
 //! No record says that a node will never come back. A node without a stream has no pod, no Node
 //! object and no declaration, so nothing is lost with what it reported; when it comes back after
 //! all, the fold misses its closing and asks it for a whole snapshot. The log keeps its records, and
@@ -12,10 +15,11 @@ use headwater_store::{Batch, Durability, EngineError, Json};
 use headwater_view::StreamReader;
 
 use super::{Fold, ReportFold};
-use crate::picture::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
+use crate::picture::tables::{LoggedProgress, NODE_PROGRESS, NODES, TERMINATIONS};
 
-/// How long ago the last contact of such a node is, by the time of the log: longer than a machine
-/// is repaired, and no longer than a superseded record stays in the log.
+/// How long before the newest record of all the last record of such a node is: longer than a machine is
+/// repaired, and no longer than a superseded record stays in the log. A hub appends the position of an
+/// idle node every 5 min.
 const GONE_AFTER_MS: i64 = 7 * 24 * 3600 * 1000;
 
 /// How often the nodes are looked at: ten thousand rows take some ten milliseconds.
@@ -34,12 +38,11 @@ impl ReportFold {
         }
         let mut departed = Vec::new();
         for row in NODE_PROGRESS.rows(&*self.engine) {
-            let (node, Json(progress)) = row?;
+            let (node, Json(LoggedProgress { logged_ms, .. })) = row?;
             // A position may be left out; a report that came since is a contact, too.
-            let reported_ms = fold.reported_ms.get(&node).copied().unwrap_or_default();
-            let contact_ms = progress.contact_ms.max(reported_ms);
-            let is_gone = fold.newest_ms.saturating_sub(contact_ms) > GONE_AFTER_MS;
-            if is_gone && !self.has_stream(&node)? {
+            let last_ms = logged_ms.max(fold.reported_ms.get(&node).copied());
+            let is_gone = |last_ms: i64| fold.newest_ms.saturating_sub(last_ms) > GONE_AFTER_MS;
+            if last_ms.is_some_and(is_gone) && !self.has_stream(&node)? {
                 departed.push(node);
             }
         }

@@ -17,7 +17,9 @@ use super::{Fold, ReportFold};
 use crate::metrics::RecordKind;
 use crate::picture::changes::ChangeGroup;
 use crate::picture::node_event;
-use crate::picture::tables::{EventReport, NODE_PROGRESS, NODES, NodeReport, TERMINATIONS};
+use crate::picture::tables::{
+    EventReport, LoggedProgress, NODE_PROGRESS, NODES, NodeReport, TERMINATIONS,
+};
 use crate::spans;
 
 /// Bytes of folded rows in one commit: an engine takes 8 MiB at once, and one more report adds at
@@ -264,7 +266,9 @@ impl ReportFold {
                 return Ok(None);
             }
         };
-        if let Some(Json(known)) = batch.get(&*self.engine, &NODE_PROGRESS, node)? {
+        if let Some(Json(LoggedProgress { progress: known, .. })) =
+            batch.get(&*self.engine, &NODE_PROGRESS, node)?
+        {
             let is_older = is_other && known.contact_ms > progress.contact_ms;
             if is_older || progress.is_superseded_by(&known) {
                 return Ok(None);
@@ -272,7 +276,9 @@ impl ReportFold {
             // A node that has just connected has not reported yet.
             progress.consumes_cluster = progress.consumes_cluster.or(known.consumes_cluster);
         }
-        batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
+        let logged =
+            LoggedProgress { progress: progress.clone(), logged_ms: Some(recorded.time_ms) };
+        batch.put(&NODE_PROGRESS, node, &Json(logged));
         Ok(Some(progress))
     }
 
