@@ -178,6 +178,7 @@ impl Controller {
             presence.clone(),
             workloads.clone(),
         );
+        let (picture_troubles, picture_troubles_receiver) = watch::channel(Vec::new());
         let report_fold = ReportFold {
             log: dependencies.upstream,
             engine: picture_engine,
@@ -188,6 +189,7 @@ impl Controller {
             presence: presence.clone(),
             event_discards: picture.event_discards(),
             progress: progress_receiver.clone(),
+            troubles: picture_troubles,
             metrics: metrics.report_fold,
         };
         let reports = Arc::new(PictureReports::new(picture.clone(), wall_clock.clone()));
@@ -234,6 +236,7 @@ impl Controller {
             published,
             presence,
             progress: progress_receiver,
+            picture_troubles: picture_troubles_receiver,
             source_states,
             notices: Some(notices),
             stopped_sources: Some(stopped_sources),

@@ -5,6 +5,10 @@
 //! its key. A node whose reports do not match what was folded is asked for its whole pod status
 //! snapshot ([`SharedSnapshotRequests`]), which never delays the fold.
 //!
+//! A partition that cannot be read when the log is opened is left out, and the others are folded. What it
+//! has may be newer than anything that is known, so meanwhile no node is judged, no record is removed or
+//! appended once more, and no node is forgotten.
+//!
 //! | module | what it owns |
 //! |---|---|
 //! | `record` | folding one record |
@@ -26,14 +30,14 @@ mod termination_removal;
 mod terminations;
 
 use std::collections::{BTreeMap, HashSet};
-use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use headwater_event::NodeName;
-use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point};
-use headwater_log::{CatchUpTarget, Log, ReadError, is_of_positions};
+use headwater_event::{NodeName, Partition};
+use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point, until_readable};
+use headwater_log::{Log, POSITIONS_FROM, ReadError, is_of_positions};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
 use headwater_view::PodStatusFold;
@@ -75,6 +79,8 @@ enum FoldError {
 struct Fold {
     /// Whether the log keeps positions apart. Those among the reports are then of earlier versions.
     keeps_positions_apart: bool,
+    /// Whether every partition is read.
+    is_whole: bool,
     /// Whether the log was read to the end that it had at the start. Before that, a later record may
     /// replace each.
     has_caught_up: bool,
@@ -108,6 +114,8 @@ pub(crate) struct ReportFold {
     pub(crate) event_discards: EventDiscards,
     /// Whether this controller is the writer.
     pub(crate) progress: watch::Receiver<Progress>,
+    /// Gets a sentence for each partition that cannot be read.
+    pub(crate) troubles: watch::Sender<Vec<String>>,
     pub(crate) metrics: ReportFoldMetrics,
 }
 
@@ -116,7 +124,10 @@ impl ReportFold {
     pub(crate) async fn run(self) {
         let mut waits = retry();
         loop {
-            let Err(error) = self.fold(&mut waits).await;
+            let Err(error) = self.fold(&mut waits).await else {
+                tracing::info!("a partition of the upstream log can be read again");
+                continue;
+            };
             match &error {
                 FoldError::Read(_) | FoldError::Differs => self.metrics.cannot_read(),
                 FoldError::Engine(_) => self.metrics.cannot_store(),
@@ -149,16 +160,19 @@ impl ReportFold {
         emptied
     }
 
-    async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<Infallible, FoldError> {
+    /// Folds until a partition can be read that was away.
+    async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<(), FoldError> {
         if EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some() {
             tracing::info!("the picture is of an earlier version; folding the reports again");
             self.begin_anew(false)?;
         }
         let resume = resume_point::<FoldError>(&*self.log, &*self.engine, &CURSORS).await?;
-        let ResumePoint { cursors, is_resumed } = resume;
-        let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
+        let ResumePoint { cursors, mut ends, away, is_resumed } = resume;
+        self.show_away(&away);
+        let read = cursors.iter().map(|cursor| cursor.partition);
         let mut fold = Fold {
-            keeps_positions_apart: cursors.iter().any(|cursor| is_of_positions(cursor.partition)),
+            keeps_positions_apart: read.chain(away.iter().copied()).any(is_of_positions),
+            is_whole: away.is_empty(),
             has_caught_up: ends.is_reached(),
             earlier_positions: HashSet::new(),
             statuses: PodStatusFold::open(&*self.engine)?,
@@ -171,17 +185,21 @@ impl ReportFold {
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
-            self.check_nodes(&fold.statuses, is_resumed)?;
+            self.check_nodes(&fold, is_resumed)?;
         }
+        let mut returned = pin!(until_readable(&*self.log, &away));
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         let (mut departures_from, mut events_from) = (Instant::now(), Instant::now());
         loop {
             // Before the end of the log, a later record may repair a stale key.
-            let repairs = ends.is_reached() && fold.stale.is_due();
-            let removes = ends.is_reached() && !fold.terminations.is_empty();
-            let removes_events = ends.is_reached() && !fold.events.is_empty();
+            let knows_all = fold.is_whole && ends.is_reached();
+            let repairs = knows_all && fold.stale.is_due();
+            let removes = knows_all && !fold.terminations.is_empty();
+            let removes_events = knows_all && !fold.events.is_empty();
             let batch = tokio::select! {
                 biased;
+                // A log that always has records must not delay it.
+                () = &mut returned => return Ok(()),
                 () = self.until_writer(repairs_from), if repairs => {
                     if !self.repair(&mut fold.stale, &fold.statuses).await? {
                         repairs_from = Instant::now() + AGAIN_AFTER;
@@ -204,7 +222,7 @@ impl ReportFold {
             let differing = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             let had_caught_up = ends.is_reached();
-            if had_caught_up
+            if knows_all
                 && departures_from <= Instant::now()
                 && self.forget_departed(&mut fold, &batch.cursor)?
             {
@@ -212,7 +230,7 @@ impl ReportFold {
             }
             if ends.pass(&batch.cursor) {
                 fold.has_caught_up = true;
-                self.check_nodes(&fold.statuses, is_resumed)?;
+                self.check_nodes(&fold, is_resumed)?;
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
@@ -228,26 +246,55 @@ impl ReportFold {
     /// At the end of the log, asks each node whose statuses do not match for a snapshot, and notes which
     /// nodes have programs that read the shared stream. A picture that continued an earlier fold is
     /// folded anew first, unless the nodes alone are the cause.
-    fn check_nodes(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
-        let differing: Vec<NodeName> = statuses.differing().cloned().collect();
-        if is_resumed && !self.differ_by_themselves(&differing)? {
-            return Err(FoldError::Differs);
-        }
-        self.replace_differing(&differing)?;
-        for node in differing {
-            self.snapshot_requests.add(node);
+    fn check_nodes(&self, fold: &Fold, is_resumed: bool) -> Result<(), FoldError> {
+        if fold.is_whole {
+            let differing: Vec<NodeName> = fold.statuses.differing().cloned().collect();
+            if is_resumed && !self.differ_by_themselves(&differing)? {
+                return Err(FoldError::Differs);
+            }
+            self.replace_differing(&differing)?;
+            for node in differing {
+                self.snapshot_requests.add(node);
+            }
         }
         let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
         for (node, Json(LoggedProgress { progress, .. })) in known? {
             if let Some(consumes_cluster) = progress.consumes_cluster {
                 self.consumption.note(node.clone(), consumes_cluster);
             }
-            if is_lost(&node, &progress, statuses) {
+            if fold.is_whole && is_lost(&node, &progress, &fold.statuses) {
                 self.snapshot_requests.add(node);
             }
         }
         Ok(())
     }
+
+    /// Shows which partitions cannot be read.
+    fn show_away(&self, away: &[Partition]) {
+        let troubles: Vec<String> = away.iter().copied().map(trouble).collect();
+        self.troubles.send_if_modified(|shown| {
+            let is_other = *shown != troubles;
+            if is_other {
+                troubles.iter().for_each(|trouble| tracing::warn!("{trouble}"));
+                shown.clone_from(&troubles);
+            }
+            is_other
+        });
+    }
+}
+
+/// The trouble of a partition that cannot be read. Those of positions are numbered in their own topic.
+fn trouble(partition: Partition) -> String {
+    let name = match is_of_positions(partition) {
+        true => {
+            let number = partition.0.saturating_sub(POSITIONS_FROM);
+            format!("partition {number} of the topic of positions")
+        }
+        false => format!("partition {partition} of the upstream topic"),
+    };
+    format!(
+        "{name} cannot be read: what its nodes report is shown as it was known before, until it is back"
+    )
 }
 
 fn retry() -> ExponentialBackoff {

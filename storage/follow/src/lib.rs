@@ -16,4 +16,4 @@ pub use derived_rows::DerivedRows;
 pub use follower::{
     FollowError, Follower, Step, TakeOverError, WallClock, discard_fold, end_notes_interval,
 };
-pub use resume::{ResumePoint, must_refold, resume_point};
+pub use resume::{ResumePoint, must_refold, resume_point, until_readable};

@@ -8,7 +8,7 @@ use headwater_event::{Cursor, Offset, Partition};
 use crate::log::{Log, ReadError};
 
 /// The ends of the partitions that a reader has not reached yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatchUpTarget {
     ahead: BTreeMap<Partition, Offset>,
 }
@@ -27,6 +27,11 @@ impl CatchUpTarget {
             }
         }
         Ok(Self { ahead })
+    }
+
+    /// Adds the ends of other partitions.
+    pub fn include(&mut self, others: Self) {
+        self.ahead.extend(others.ahead);
     }
 
     /// Whether the reader has reached every end.

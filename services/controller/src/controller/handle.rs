@@ -28,6 +28,7 @@ pub struct ControllerHandle {
     pub(super) published: Arc<dyn Engine>,
     pub(super) presence: PresenceReceiver,
     pub(super) progress: watch::Receiver<Progress>,
+    pub(super) picture_troubles: watch::Receiver<Vec<String>>,
     pub(super) source_states: watch::Receiver<SourceStates>,
     pub(super) notices: Option<mpsc::Receiver<Notice>>,
     pub(super) stopped_sources: Option<mpsc::Receiver<SourceError>>,
@@ -71,6 +72,11 @@ impl ControllerHandle {
     /// The publisher's progress. Each change notifies the watchers.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
+    }
+
+    /// What of the nodes' reports cannot be read at present, a sentence each.
+    pub fn picture_troubles(&self) -> watch::Receiver<Vec<String>> {
+        self.picture_troubles.clone()
     }
 
     /// The states of the sources. Each change notifies the watchers.

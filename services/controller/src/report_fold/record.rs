@@ -59,7 +59,8 @@ impl ReportFold {
                     if let Some(consumes_cluster) = consumes.filter(|_| fold.has_caught_up) {
                         self.consumption.note(node.clone(), consumes_cluster);
                     }
-                    if progress.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
+                    let has_lost = |it| fold.is_whole && is_lost(&node, &it, &fold.statuses);
+                    if progress.is_some_and(has_lost) {
                         differing.push(node);
                     }
                     RecordKind::Position

@@ -431,6 +431,50 @@ async fn a_node_without_a_stream_that_is_gone_for_long_leaves_the_picture() {
     running.controller.stop().await;
 }
 
+#[tokio::test]
+async fn a_controller_that_starts_beside_an_upstream_partition_without_a_leader_shows_the_others() {
+    let world = World::new();
+    let nodes = [Partition(0), Partition(1)].map(|partition| {
+        let is_there = |node: &NodeName| StreamId::node(node).partition(2) == partition;
+        let mut nodes = (0..100).map(|number| format!("n{number}").parse().expect("a name"));
+        nodes.find(is_there).expect("one of a hundred")
+    });
+    let report = async |seq: u64, phase: &str| {
+        for node in &nodes {
+            world.report(node.as_str(), seq, status(phase)).await;
+        }
+    };
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    report(1, "Running").await;
+    for node in &nodes {
+        running.folds(node.as_str()).await;
+    }
+    running.controller.stop().await;
+    report(2, "Succeeded").await;
+    world.upstream.set_partition_fault(Partition(1), Some(PartitionFault::NoLeader));
+
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let phases = || {
+        nodes.each_ref().map(|node| {
+            let reported = running.controller.picture().reported_pod(node, &pod_key());
+            let reported = reported.expect("readable").expect("reported");
+            let status: Value = serde_json::from_slice(&reported.status).expect("JSON");
+            status["phase"].as_str().unwrap_or_default().to_owned()
+        })
+    };
+    until_true("the report of the first node", async || phases()[0] == "Succeeded").await;
+    assert_eq!(phases()[1], "Running", "as it was known before");
+    let troubles = running.controller.picture_troubles().borrow().concat();
+    assert!(troubles.contains("partition 1 of the upstream topic cannot be read"), "{troubles}");
+
+    world.upstream.set_partition_fault(Partition(1), None);
+    until_true("the report of the second node", async || phases()[1] == "Succeeded").await;
+    assert_eq!(*running.controller.picture_troubles().borrow(), [""; 0]);
+    running.controller.stop().await;
+}
+
 /// The records of the upstream log that a controller over `world` reads until its picture has them
 /// all, and the status of the pod then.
 async fn read_at_start(world: &World) -> (u64, Option<String>) {
