@@ -47,7 +47,7 @@ impl SharedWorkloads {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(workloads);
     }
 
-    /// The workloads, in the order of their files.
+    /// The workloads, in the order of their files. Those of files that do not read come last.
     pub(crate) fn get(&self) -> Option<Arc<Vec<WorkloadState>>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -19,7 +19,7 @@ use super::entry::{Content, Entry, EntryId, ManifestObject, PodNode};
 use super::fit::NodeTraits;
 use super::placement::{Floating, NodeLoad, place};
 use super::rollout::DeploymentProgress;
-use super::unfolding::unfold;
+use super::unfolding::{held_state, unfold};
 use super::workload::{WORKLOAD_ANNOTATION, Workload};
 use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
@@ -37,7 +37,7 @@ pub(crate) struct Description {
     pub(crate) objects: BTreeMap<ResourceKey, DescribedObject>,
     /// Messages about it.
     pub(crate) notices: Vec<Notice>,
-    /// The workloads, in the order of their files.
+    /// The workloads, in the order of their files. Those that are held come last.
     pub(crate) workloads: Vec<WorkloadState>,
     /// The pods whose reports may change what is described next.
     pub(crate) waiting: BTreeSet<ResourceKey>,
@@ -114,13 +114,14 @@ pub(crate) fn describe<'a>(
     inputs: &RolloutInputs<'_>,
 ) -> Description {
     let mut builder = Builder::default();
-    let mut restored = Vec::new();
+    let (mut restored, mut held) = (Vec::new(), Vec::new());
     for (file, entries) in files {
         let file: Arc<Path> = file.into();
         for entry in entries {
             let origin = Origin { file: file.clone(), line: entry.line };
             match &entry.content {
                 Content::Restored(object) => restored.push((&entry.id, object, origin)),
+                Content::Held(workload) => held.push(&**workload),
                 _ => builder.add(entry, origin),
             }
         }
@@ -147,6 +148,9 @@ pub(crate) fn describe<'a>(
     let nodes = builder.nodes(node_names);
     builder.unfold(&nodes, past, inputs);
     builder.place(&nodes, past);
+    held.retain(|held| !workloads.contains(&(held.namespace(), held.reference())));
+    let held = held.into_iter().map(|workload| held_state(workload, past, inputs));
+    builder.description.workloads.extend(held);
     builder.description
 }
 
@@ -181,7 +185,7 @@ impl<'a> Builder<'a> {
         match &entry.content {
             Content::Object(object) => self.insert(&entry.id, object, origin, None),
             Content::Workload(workload) => self.workloads.push((workload, origin)),
-            Content::Other | Content::Restored(_) => {}
+            Content::Other | Content::Restored(_) | Content::Held(_) => {}
         }
     }
 

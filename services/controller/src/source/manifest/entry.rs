@@ -72,6 +72,9 @@ pub(crate) enum Content {
     Restored(ManifestObject),
     /// A workload, which unfolds to pods.
     Workload(Box<Workload>),
+    /// A workload of a file that did not read when this controller took over. The other controller may have
+    /// read a newer one, so its pods stay as they are published.
+    Held(Box<Workload>),
     /// An object of a kind that is not replicated.
     Other,
 }

@@ -163,6 +163,33 @@ fn object(workload: &Workload, pod: &RolloutPod, published: &PublishedPods) -> O
     Some(object)
 }
 
+/// A workload that is not unfolded, as people read it: its pods are those that are published.
+pub(super) fn held_state(
+    workload: &Workload,
+    past: &Past<'_>,
+    inputs: &RolloutInputs<'_>,
+) -> WorkloadState {
+    let owner = (workload.namespace().to_owned(), workload.reference().into());
+    let members = inputs.members.get(&owner).into_iter().flatten();
+    let pods: Vec<WorkloadPod> = members
+        .filter_map(|key| {
+            let is_current = workload.is_current(&past(key)?);
+            Some(WorkloadPod { key: key.clone(), is_current })
+        })
+        .collect();
+    WorkloadState {
+        kind: workload.kind().to_owned(),
+        namespace: workload.namespace().to_owned(),
+        name: workload.name().to_owned(),
+        manifest: workload.manifest().clone(),
+        wanted: workload.rule().wanted().unwrap_or(pods.len() as u64),
+        min_ready_seconds: workload.rule().min_ready_seconds(),
+        pods,
+        condition: None,
+        progress: None,
+    }
+}
+
 /// The workload as people read it.
 fn state(
     workload: &Workload,

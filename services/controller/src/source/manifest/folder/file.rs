@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use headwater_event::ResourceKey;
 
 use crate::source::PublishedObjects;
+use crate::source::manifest::description::workload_of;
 use crate::source::manifest::entry::{Content, Entries, Entry, EntryId, SharedContent};
 use crate::source::manifest::origin::MANIFEST_ANNOTATION;
 use crate::source::manifest::parse::Finding;
@@ -125,16 +126,36 @@ impl<'a> PublishedFiles<'a> {
         objects.filter_map(|object| Entries::restored(&object.value(), shared)).collect()
     }
 
-    /// What a file described before. After a restart or a takeover that is what is published from it; a workload
-    /// of the file is not known then, and its pods stay as they are.
+    /// What a file described before. After a restart or a takeover that is what is published from it, and the pods
+    /// of its workloads stay as they are. A workload is not known after a restart; at a takeover the one that was
+    /// read last stays with its pods.
     fn earlier(&self, path: &Path, before: Option<File>, shared: &mut SharedContent) -> Vec<Entry> {
         let before = match before {
             Some(before) if !self.is_takeover => return before.entries,
             before => before.into_iter().flat_map(|before| before.entries),
         };
         let mut entries = self.entries(path, shared);
-        entries.extend(before.filter(|entry| self.may_be_unused(entry)));
+        let owners = self.owners(path);
+        entries.extend(before.filter_map(|entry| match entry.content {
+            Content::Workload(workload) | Content::Held(workload) => {
+                let owner = (workload.namespace().to_owned(), workload.reference());
+                let content = Content::Held(workload);
+                owners.contains(&owner).then_some(Entry { content, ..entry })
+            }
+            _ => Some(entry).filter(|entry| self.may_be_unused(entry)),
+        }));
         entries
+    }
+
+    /// The workloads that the published pods of a file belong to, by namespace and reference.
+    fn owners(&self, path: &Path) -> BTreeSet<(String, String)> {
+        let keys = self.keys().get(path).into_iter().flatten();
+        let pods = keys.filter(|key| key.kind() == "pod");
+        let owner = |pod: &ResourceKey| {
+            let workload = workload_of(&self.published.get(pod)?.value())?;
+            Some((pod.namespace().unwrap_or_default().to_owned(), workload.to_string()))
+        };
+        pods.filter_map(owner).collect()
     }
 
     /// Whether an entry is in no stream, and perhaps only because no node needs it. A pod that another controller

@@ -77,6 +77,38 @@ fn what_a_broken_document_described_stays_as_the_writer_published_it() {
 }
 
 #[test]
+fn a_workload_whose_file_does_not_read_at_a_takeover_stays_with_the_pods_that_the_writer_made() {
+    let (mut writer, mut standby) =
+        pair(&[("d.json", rolling("i:1")), ("open.yaml", config_map("open", "1"))]);
+    standby.write("d.json", "{broken");
+    standby.update();
+    writer.write("d.json", rolling("i:2"));
+    writer.settle();
+    for _ in 0..2 {
+        standby.take_over(&writer);
+        assert!(standby.pods().keys().eq(writer.pods().keys()), "{:?}", standby.pods());
+        let workloads = standby.folder.workloads();
+        let [held] = &workloads[..] else { panic!("{workloads:?}") };
+        assert_eq!((&*held.kind, &*held.name, held.pods.len()), ("Deployment", "d", 2));
+        assert!(held.pods.iter().all(|pod| !pod.is_current), "they are of a newer template");
+        assert_eq!(standby.update().events, NOTHING);
+    }
+    standby.write("d.json", rolling("i:2"));
+    standby.update();
+    assert!(standby.pods().keys().eq(writer.pods().keys()), "it unfolds to the same pods");
+    let workloads = standby.folder.workloads();
+    assert!(workloads.len() == 1 && workloads[0].pods.iter().all(|pod| pod.is_current));
+
+    // One that the writer has removed is gone.
+    standby.write("d.json", "{broken");
+    standby.update();
+    writer.delete("d.json");
+    writer.settle();
+    standby.take_over(&writer);
+    assert!(standby.pods().is_empty() && standby.folder.workloads().is_empty());
+}
+
+#[test]
 fn the_files_of_a_mount_that_only_the_writer_has_stay() {
     let (mut writer, mut standby) = (Story::new(), Story::new());
     let files = [("usb/c.yaml", config_map("c", "1")), ("open.yaml", config_map("open", "1"))];
