@@ -33,6 +33,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use crate::derived_rows::DerivedRows;
 use crate::first_fold::FirstFoldEngine;
 use crate::stored_bodies::{CachedBody, StoredBodies};
+use crate::verification::{verify_stream, verify_streams};
 
 /// Returns milliseconds since the Unix epoch. Used only to decide whether a stored cursor is too old.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -372,19 +373,13 @@ impl<R: DerivedRows> Follower<R> {
     /// every stream is verified. It reads the whole stream. An owner that must not wait for all of
     /// them at its start calls this between batches.
     ///
-    /// RocksDB finds a corrupt byte when it reads it, and a missing file when it opens. A truncated
-    /// list of files can pass for a shorter one, so objects may be missing.
-    ///
     /// # Errors
     /// [`FollowError::LostObjects`], and [`FollowError::Engine`]. The follower cannot be used
     /// afterwards.
     pub fn verify_next(&mut self) -> Result<bool, FollowError> {
         let Some(stream) = self.unverified.pop_front() else { return Ok(false) };
-        let snapshot = self.state.engine().snapshot();
-        match StreamReader::new(&*snapshot).verify(&stream)? {
-            Some(found) if !found.agrees() => Err(FollowError::LostObjects { stream }),
-            _ => Ok(true),
-        }
+        verify_stream(&**self.state.engine(), &stream)?;
+        Ok(true)
     }
 
     /// Whether every stream of the stored fold is verified.
@@ -392,13 +387,13 @@ impl<R: DerivedRows> Follower<R> {
         self.unverified.is_empty()
     }
 
-    /// Verifies what [`Follower::verify_next`] has not verified yet.
+    /// Verifies what [`Follower::verify_next`] has not verified yet, on every processor.
     ///
     /// # Errors
     /// As [`Follower::verify_next`].
     pub fn verify(&mut self) -> Result<(), FollowError> {
-        while self.verify_next()? {}
-        Ok(())
+        let streams = Vec::from(std::mem::take(&mut self.unverified));
+        verify_streams(&**self.state.engine(), &streams)
     }
 
     /// Claims the log while it follows it. When this returns, everything that former writers wrote to

@@ -10,6 +10,7 @@ mod first_fold;
 mod follower;
 mod resume;
 mod stored_bodies;
+mod verification;
 
 pub use body_references::BodyReferences;
 pub use derived_rows::DerivedRows;

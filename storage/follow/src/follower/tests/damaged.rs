@@ -84,3 +84,32 @@ async fn a_fold_that_lost_an_object_needs_a_new_fold() {
     follower.verify().expect("the fold is new");
     owner.check_replay(&follower).await;
 }
+
+#[tokio::test]
+async fn an_object_that_is_lost_is_found_in_whichever_of_many_streams_it_was() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    // Enough for several threads.
+    let streams: Vec<StreamId> = (0..300).map(|n| stream(&format!("node/n{n}"))).collect();
+    for s in &streams {
+        owner.set(s, 1, Some("one")).await;
+    }
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    let mut follower = open(&log, &engine).await;
+    follower.verify().expect("nothing is lost");
+    assert!(follower.is_verified());
+    drop(follower);
+    let entries = Range::prefix(vec![TableId::Entries.prefix()]);
+    for (lost, value) in engine.scan(&entries, streams.len()).expect("reads").iter().step_by(97) {
+        let mut batch = WriteBatch::default();
+        batch.delete(lost.clone());
+        engine.write(batch, Durability::Buffered).expect("writes");
+        let error = open(&log, &engine).await.verify().expect_err("an object is missing");
+        assert!(matches!(error, FollowError::LostObjects { .. }), "{error}");
+        let mut batch = WriteBatch::default();
+        batch.put(lost.clone(), value.clone());
+        engine.write(batch, Durability::Buffered).expect("writes");
+    }
+    open(&log, &engine).await.verify().expect("they are back");
+}
