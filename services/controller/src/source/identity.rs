@@ -40,27 +40,30 @@ pub(crate) fn is_same_object(key: &ResourceKey, old: &Value, new: &Value) -> boo
         return true;
     }
     let revision = |pod: &Value| pod["metadata"]["labels"][REVISION_LABEL].clone();
-    revision(old) == revision(new) && immutable_spec(old) == immutable_spec(new)
+    let immutable = |pod: &Value| immutable_spec(pod["spec"].clone());
+    revision(old) == revision(new) && immutable(old) == immutable(new)
 }
 
 /// The digest of the fields that no change of the object at `key` may touch. Two objects of one key are
 /// the same object, as by [`is_same_object`], if their digests are equal.
-pub(crate) fn immutable_digest(key: &ResourceKey, object: &Value) -> blake3::Hash {
+pub(crate) fn immutable_digest(key: &ResourceKey, object: Value) -> blake3::Hash {
     if key.kind() != "pod" {
         return blake3::hash(&[]);
     }
-    let revision = &object["metadata"]["labels"][REVISION_LABEL];
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&canonical(revision));
+    hasher.update(&canonical(&object["metadata"]["labels"][REVISION_LABEL]));
     // No JSON has a zero byte.
     hasher.update(&[0]);
-    hasher.update(&canonical(&immutable_spec(object)));
+    let spec = match object {
+        Value::Object(mut fields) => fields.remove("spec").unwrap_or_default(),
+        _ => Value::Null,
+    };
+    hasher.update(&canonical(&immutable_spec(spec)));
     hasher.finalize()
 }
 
-/// A pod's spec without the fields that may change.
-fn immutable_spec(pod: &Value) -> Value {
-    let mut spec = pod["spec"].clone();
+/// A pod's `spec` without the fields that may change.
+fn immutable_spec(mut spec: Value) -> Value {
     if let Some(fields) = spec.as_object_mut() {
         for field in MUTABLE_POD_FIELDS {
             fields.remove(field);

@@ -1,32 +1,68 @@
 //! What is published, as the socket begins with it and continues after another writer.
+//!
+//! A restart waits until every published object is restored, which is parsing and hashing for the most
+//! part. So the objects are restored many at once, on several processors, and sent in their order.
 
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread::{available_parallelism, scope};
 
+use headwater_event::ResourceKey;
 use headwater_store::EngineError;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::state::State;
+use super::state::{RestoredObject, State};
 use crate::source::published::read_result;
 use crate::source::{
-    PublishedReader, SOURCE_QUEUE_EVENTS, SourceError, SourceEvent, SourceEventSender,
+    PublishedObject, PublishedReader, SOURCE_QUEUE_EVENTS, SourceError, SourceEvent,
+    SourceEventSender,
 };
+
+/// Objects, and bytes of their payloads, that are restored at once: enough for the threads, and little
+/// memory. One object more may exceed the bytes.
+const BATCH_OBJECTS: usize = 2_048;
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Objects for which a thread more is worth its start: they take a millisecond.
+const OBJECTS_PER_THREAD: usize = 64;
+
+/// Threads that restore objects: the one task that takes up the objects is not faster than these.
+const THREADS_MAX: usize = 4;
+
+/// Published objects that are restored together.
+#[derive(Default)]
+struct Batch {
+    objects: Vec<(ResourceKey, PublishedObject)>,
+    bytes: usize,
+}
 
 /// Lists the objects that an earlier run published, and returns the state that they make.
 pub(super) async fn list(
     published: Arc<dyn PublishedReader>,
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
-    read(events, move |delivery| {
-        let mut state = State::default();
-        published.read(&mut |key, object| {
-            let object = state.restore(key, &object);
-            delivery.send(object.map(SourceEvent::InitApply))
-        })?;
-        Ok(state)
-    })
-    .await
+    read(events, move |delivery| restore_all(&*published, delivery)).await
+}
+
+fn restore_all(published: &dyn PublishedReader, delivery: &Delivery) -> Result<State, EngineError> {
+    let mut state = State::default();
+    let mut batch = Batch::default();
+    published.read(&mut |key, object| {
+        // Many streams may have it.
+        if !state.has(&key) {
+            batch.add(key, object);
+        }
+        if batch.is_full() {
+            batch.restore(&mut state, delivery)
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    // Once the receiver has gone, the state is not used.
+    let _ = batch.restore(&mut state, delivery);
+    Ok(state)
 }
 
 /// Sends the difference from `before` to what another writer published, and returns the state that
@@ -52,6 +88,48 @@ pub(super) async fn take_over(
         Ok(state)
     })
     .await
+}
+
+impl Batch {
+    fn add(&mut self, key: ResourceKey, object: PublishedObject) {
+        self.bytes += object.payload.len();
+        self.objects.push((key, object));
+    }
+
+    fn is_full(&self) -> bool {
+        self.objects.len() >= BATCH_OBJECTS || self.bytes >= BATCH_BYTES
+    }
+
+    /// Restores the objects into `state`, and sends them in their order. It is empty afterwards.
+    fn restore(&mut self, state: &mut State, delivery: &Delivery) -> ControlFlow<()> {
+        let Self { objects, .. } = std::mem::take(self);
+        let restored = restored(&objects);
+        for ((key, _), restored) in objects.into_iter().zip(restored) {
+            let object = restored.and_then(|restored| state.insert(key, restored));
+            delivery.send(object.map(SourceEvent::InitApply))?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Restores objects on several threads, if they are many; `None` for those of manifests.
+fn restored(objects: &[(ResourceKey, PublishedObject)]) -> Vec<Option<RestoredObject>> {
+    let threads = available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = threads.min(objects.len() / OBJECTS_PER_THREAD).max(1);
+    let mut parts = objects.chunks(objects.len().div_ceil(threads).max(1));
+    scope(|scope| {
+        let own = parts.next().unwrap_or_default();
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || restored_part(part))).collect();
+        let mut restored = restored_part(own);
+        for other in others {
+            restored.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        restored
+    })
+}
+
+fn restored_part(objects: &[(ResourceKey, PublishedObject)]) -> Vec<Option<RestoredObject>> {
+    objects.iter().map(|(key, published)| RestoredObject::of(key, published)).collect()
 }
 
 /// Where the events of a reader go.
@@ -88,4 +166,60 @@ async fn read(
     let (state, sent) = tokio::join!(read, send);
     sent?;
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_object::Object;
+    use serde_json::json;
+
+    use super::*;
+    use crate::source::manifest::origin::MANIFEST_ANNOTATION;
+
+    /// Objects that two streams have.
+    struct TwoStreams(Vec<(ResourceKey, PublishedObject)>);
+
+    impl PublishedReader for TwoStreams {
+        fn read(
+            &self,
+            each: &mut dyn FnMut(ResourceKey, PublishedObject) -> ControlFlow<()>,
+        ) -> Result<(), EngineError> {
+            let mut twice = self.0.iter().flat_map(|object| [object, object]);
+            let _ = twice.try_for_each(|(key, object)| each(key.clone(), object.clone()));
+            Ok(())
+        }
+
+        fn find(&self, _: &ResourceKey) -> Result<Option<PublishedObject>, EngineError> {
+            Ok(None)
+        }
+    }
+
+    fn published(number: usize, annotations: &serde_json::Value) -> (ResourceKey, PublishedObject) {
+        let metadata = json!({
+            "name": format!("c{number}"), "namespace": "d", "uid": format!("u{number}"),
+            "annotations": annotations,
+        });
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let object = Object::from_value(object).expect("an object");
+        let (uid, payload) = (object.uid().to_owned(), object.payload().clone());
+        let published = PublishedObject { uid, resource_version: String::new(), payload };
+        (object.key().clone(), published)
+    }
+
+    #[test]
+    fn published_objects_are_sent_in_their_order_and_once_however_many_threads_restore_them() {
+        let objects = 2 * BATCH_OBJECTS + OBJECTS_PER_THREAD;
+        let mut all: Vec<_> = (0..objects).map(|number| published(number, &json!({}))).collect();
+        let keys: Vec<ResourceKey> = all.iter().map(|(key, _)| key.clone()).collect();
+        all.insert(1, published(objects, &json!({MANIFEST_ANNOTATION: "c.yaml"})));
+        let (sender, mut found) = mpsc::channel(2 * objects);
+        let state = restore_all(&TwoStreams(all), &Delivery(sender)).expect("readable");
+        let mut sent = Vec::new();
+        while let Ok(event) = found.try_recv() {
+            let SourceEvent::InitApply(object) = event else { panic!("{event:?}") };
+            assert!(state.has(object.key()));
+            sent.push(object.key().clone());
+        }
+        assert!(sent == keys, "{} of {} objects, or another order", sent.len(), keys.len());
+    }
 }

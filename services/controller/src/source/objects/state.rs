@@ -1,6 +1,7 @@
 //! The objects that came over the socket and were not deleted, and their UIDs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use headwater_event::ResourceKey;
 use headwater_object::Object;
@@ -18,6 +19,13 @@ pub(crate) struct State {
     objects: HashMap<ResourceKey, SentObject>,
 }
 
+/// An object that an earlier run published, and what the socket keeps of it.
+#[derive(Debug)]
+pub(super) struct RestoredObject {
+    object: Object,
+    sent: SentObject,
+}
+
 /// As much of a sent object as decides about the next one of its key.
 #[derive(Debug)]
 struct SentObject {
@@ -31,22 +39,24 @@ struct SentObject {
 impl State {
     /// Restores the object at `key` that an earlier run published; `None` for one of a manifest, and
     /// for one that is restored.
-    pub(crate) fn restore(
-        &mut self,
-        key: ResourceKey,
-        published: &PublishedObject,
-    ) -> Option<Object> {
-        if self.objects.contains_key(&key) {
+    fn restore(&mut self, key: ResourceKey, published: &PublishedObject) -> Option<Object> {
+        if self.has(&key) {
             return None;
         }
-        let mut value = published.versioned_value();
-        if is_from_manifest(&value) {
-            return None;
-        }
-        let object = Object::from_published(&mut value).ok()?;
-        let immutable = immutable_digest(&key, &value);
-        self.objects.insert(key, SentObject::new(&object, immutable));
-        Some(object)
+        let restored = RestoredObject::of(&key, published)?;
+        self.insert(key, restored)
+    }
+
+    /// Whether there is an object at `key`.
+    pub(super) fn has(&self, key: &ResourceKey) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// Takes up a restored object, unless there is one at `key`.
+    pub(super) fn insert(&mut self, key: ResourceKey, restored: RestoredObject) -> Option<Object> {
+        let Entry::Vacant(none) = self.objects.entry(key) else { return None };
+        none.insert(restored.sent);
+        Some(restored.object)
     }
 
     /// [Restores](State::restore) the object at `key`, and takes it out of the state `before`. Returns what
@@ -127,16 +137,16 @@ impl State {
         let key = object.key().clone();
         let before = self.objects.get(&key);
         let mut value = object.versioned_value();
-        let immutable = immutable_digest(&key, &value);
-        let object = if object.uid().is_empty() {
+        let (object, immutable) = if object.uid().is_empty() {
+            let immutable = immutable_digest(&key, value.clone());
             let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.insert("uid".to_owned(), uid.into());
             }
-            Object::from_value(value).map_err(|error| error_chain(&error))?
+            (Object::from_value(value).map_err(|error| error_chain(&error))?, immutable)
         } else {
-            object
+            (object, immutable_digest(&key, value))
         };
         let mut events = Vec::new();
         if let Some(before) = before.filter(|before| *before.uid != *object.uid()) {
@@ -164,6 +174,19 @@ impl State {
         let uid = object.uid.to_string();
         self.objects.remove(key);
         Ok(vec![SourceEvent::Delete { key: key.clone(), uid, cause }])
+    }
+}
+
+impl RestoredObject {
+    /// Restores the object at `key`; `None` for one of a manifest.
+    pub(super) fn of(key: &ResourceKey, published: &PublishedObject) -> Option<Self> {
+        let mut value = published.versioned_value();
+        if is_from_manifest(&value) {
+            return None;
+        }
+        let object = Object::from_published(&mut value).ok()?;
+        let sent = SentObject::new(&object, immutable_digest(key, value));
+        Some(Self { object, sent })
     }
 }
 
