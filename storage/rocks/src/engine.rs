@@ -201,6 +201,10 @@ impl Engine for RocksEngine {
         let is_loading = self.loading();
         let is_synced = durability == Durability::Synced;
         let mut options = WriteOptions::default();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a batch is in one memtable, and memtables are flushed in order: state and position stay together"
+        )]
         options.disable_wal(*is_loading);
         options.set_sync(is_synced && !*is_loading);
         let mut written = self.db.write_opt(to_rocks(batch), &options);

@@ -83,6 +83,7 @@ mod tests {
             key: "shop/pod/web".parse().expect("a key"),
             grace_seconds: 7,
             seen_at: Timestamp::UNIX_EPOCH,
+            seen_in_boot: None,
             is_static: false,
         };
         let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
