@@ -115,6 +115,8 @@ pub(crate) struct Worker {
     restart: Option<BTreeMap<String, u32>>,
     /// The ends in a former runtime by which the pod had ended; empty if it had not. `None`: they are not read yet.
     former: Option<FormerRuns>,
+    /// The pod worker's files have no ends in a former runtime.
+    has_no_former: bool,
     /// The images of containers, if the runtime has images.
     images: Option<Box<ImageTracker>>,
     /// The tokens that its volumes name, if there are any and the runtime has files for them.
@@ -219,6 +221,7 @@ impl Worker {
             waits: BTreeMap::new(),
             restart: None,
             former: None,
+            has_no_former: false,
             has_ending: false,
             images,
             tokens: None,

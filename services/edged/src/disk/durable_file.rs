@@ -51,6 +51,18 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     or_absent(fs::remove_file(path))
 }
 
+/// [Removes](remove) a file, and syncs its directory: it does not come back after a loss of power.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
+    remove(path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 /// The result of a removal. It succeeds also if there was nothing to remove.
 ///
 /// # Errors

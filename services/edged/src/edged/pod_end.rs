@@ -120,7 +120,7 @@ async fn remove(
     pod: &PodRecord,
 ) -> Result<(), EdgedError> {
     let state = runtime.pod(&pod.uid);
-    // If an earlier attempt was cut off, they may be written down and gone from the runtime.
+    // If an earlier attempt was cut off, they are written down, and all or some of them are gone from the runtime.
     if !state.containers.is_empty() {
         let ends = ends_that_count(&state, &store.restart(&pod.uid));
         store.write_former_runs(&pod.uid, &ends).await?;

@@ -215,7 +215,11 @@ impl Worker {
         let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
         let container = &*container;
         // Without a permit: a device plugin that hangs delays no other pod.
-        let devices = match self.prepare_devices(container).await {
+        let prepared = match self.forget_former_runs().await {
+            Ok(()) => self.prepare_devices(container).await,
+            Err(reason) => Err(reason),
+        };
+        let devices = match prepared {
             Ok(devices) => devices,
             Err(reason) => {
                 self.warn(Some(name), "a start is put off", &reason.message);

@@ -1,15 +1,18 @@
 //! The ends of a pod's containers in a runtime that the node had before.
 //!
 //! A change of the runtime removes what the former one has of a pod. The ends are durable before that, because no pod worker
-//! may have reported them: a pod that had ended by them has ended, and nothing of it runs again. Any other pod starts anew.
+//! may have reported them: a pod that had ended by them has ended, and nothing of it runs again. Any other pod starts anew, and
+//! its ends are forgotten before that: they stay as they were written first, and the next change of the runtime writes others.
 
 use std::collections::BTreeMap;
 
+use headwater_telemetry::error_chain;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::plan::{self, ContainerFacts, Containers, Run};
+use crate::container::WaitReason;
 use crate::container::termination::StopSignal;
 use crate::pod;
 use crate::runtime::{Exit, PodState, RunHistory, RunState};
@@ -37,6 +40,22 @@ pub(crate) fn ends_that_count(state: &PodState, restart: &BTreeMap<String, u32>)
 }
 
 impl Worker {
+    /// Forgets the ends in the former runtime, before a container of the pod starts in this one.
+    ///
+    /// # Errors
+    /// They cannot be removed: the container waits, because the next runtime would take them for those of this one.
+    pub(super) async fn forget_former_runs(&mut self) -> Result<(), WaitReason> {
+        if self.has_no_former {
+            return Ok(());
+        }
+        let removed = self.shared.store.remove_former_runs(&self.record.uid).await;
+        self.has_no_former = removed.is_ok();
+        removed.map_err(|error| WaitReason {
+            reason: "CreateContainerError",
+            message: error_chain(&error),
+        })
+    }
+
     /// Adds the ends in the former runtime to the state of a pod that had ended by them.
     pub(super) fn add_former_runs(&mut self, pod: &Pod, state: &mut PodState) {
         let is_stopping = self.assignment.shutdown.is_some();
