@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use headwater_telemetry::error_chain;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::EdgedError;
 use crate::disk::pod_store::PodStore;
@@ -60,22 +60,23 @@ pub(super) async fn recover(runtime: &NodeRuntime, store: &PodStore) -> Result<(
     }
 }
 
-/// [Recovers](recover) what was lost before the pods of the view are judged: a pod that runs is no new one. The attempts end
-/// after a time, because a node starts also with a runtime that is away.
+/// [Recovers](recover) what was lost before the pods of the view are judged: a pod that runs is no new one. A runtime that does
+/// not answer is asked again. The attempts end after a time, because a node starts also with a runtime that is away.
 pub(super) async fn recover_at_start(runtime: &NodeRuntime, store: &PodStore) {
     let deadline = Instant::now() + START_WITHIN;
     let mut error = None;
+    // An attempt is never cut off: it may write records, and its calls of the runtime end by themselves.
     while Instant::now() < deadline {
-        match timeout_at(deadline, recover(runtime, store)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(failed)) => {
+        match recover(runtime, store).await {
+            Err(failed @ EdgedError::Strays(_)) => {
                 tracing::debug!(
                     message = error_chain(&failed),
                     "an attempt to recover pods failed"
                 );
                 error = Some(failed);
             }
-            Err(_) => break,
+            // A disk that takes no record holds back no pod. The attempt has logged it, and the next list repeats it.
+            Ok(()) | Err(_) => return,
         }
         sleep(START_PAUSE).await;
     }
