@@ -1,5 +1,6 @@
 //! What a runtime's messages say, as facts.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(
     node: &NodeFacts,
     now: Timestamp,
 ) -> Option<(String, Run)> {
-    let is_of_boot = status.annotations.get(BOOT).is_some_and(|boot| *boot == node.boot_id);
+    let is_of_boot = is_of_boot(&status.annotations, node);
     let started_at = time(status.started_at);
     let phase = match status.state() {
         ContainerState::ContainerCreated => Phase::Created,
@@ -119,7 +120,7 @@ pub(crate) fn listed_run(listed: &Container, node: &NodeFacts) -> Option<Run> {
             reason: UNSEEN.to_owned(),
             message: String::new(),
             is_status: false,
-            is_interrupted: false,
+            is_interrupted: !is_of_boot(&listed.annotations, node),
         }),
     };
     let pod = pod_names::record(&listed.labels, &listed.annotations, listed.created_at)?;
@@ -138,6 +139,11 @@ pub(crate) fn listed_run(listed: &Container, node: &NodeFacts) -> Option<Run> {
         process_end: None,
         phase,
     })
+}
+
+/// Whether what has these annotations was made since the machine went up.
+fn is_of_boot(annotations: &HashMap<String, String>, node: &NodeFacts) -> bool {
+    annotations.get(BOOT).is_some_and(|boot| *boot == node.boot_id)
 }
 
 /// Whether an ended run is no failure of its container: the machine went down under it, or its start was cut off by
@@ -189,16 +195,18 @@ mod tests {
         let labels =
             [(POD_NAME, "web"), (POD_NAMESPACE, "shop"), (POD_UID, "u1"), (CONTAINER_NAME, "app")];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let node = NodeFacts { logs: "/logs".into(), ..NodeFacts::default() };
-        let listed = |state: ContainerState| Container {
+        let node =
+            NodeFacts { logs: "/logs".into(), boot_id: "now".to_owned(), ..NodeFacts::default() };
+        let listed = |state: ContainerState, boot: &str| Container {
             pod_sandbox_id: "s1".to_owned(),
             metadata: Some(ContainerMetadata { name: "app".to_owned(), attempt: 3 }),
             state: state.into(),
             created_at: 7,
             labels: labels.clone().into(),
+            annotations: [(BOOT.to_owned(), boot.to_owned())].into(),
             ..Container::default()
         };
-        let run = |state| listed_run(&listed(state), &node).expect("a run");
+        let run = |state| listed_run(&listed(state, "now"), &node).expect("a run");
         let created_at = time(7).expect("a time");
         let running = run(ContainerState::ContainerRunning);
         assert_eq!((running.pod.as_str(), running.container.as_str()), ("u1", "app"));
@@ -207,10 +215,13 @@ mod tests {
         assert_eq!(running.phase, Phase::Running { started_at: created_at });
         assert_eq!(run(ContainerState::ContainerUnknown).phase, running.phase);
         assert_eq!(run(ContainerState::ContainerCreated).phase, Phase::Created);
-        let Phase::Exited(end) = run(ContainerState::ContainerExited).phase else {
-            panic!("it has ended")
-        };
-        assert!(end.is_unseen() && !end.is_status && !end.is_interrupted, "{end:?}");
+        for (boot, is_interrupted) in [("now", false), ("before", true)] {
+            let listed = listed(ContainerState::ContainerExited, boot);
+            let run = listed_run(&listed, &node).expect("a run");
+            let Phase::Exited(end) = run.phase else { panic!("it has ended") };
+            assert!(end.is_unseen() && !end.is_status, "{end:?}");
+            assert_eq!(end.is_interrupted, is_interrupted, "the boot: {boot}");
+        }
         assert_eq!(listed_run(&Container::default(), &node), None, "it is no pod's");
     }
 
