@@ -1,6 +1,6 @@
 //! The state of the runtime's seams: what is known, and how it is brought up to date.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -29,7 +29,8 @@ const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
 
-/// So often is a status asked again that alone says how a run ended, and the pause before each: a failure may go by.
+/// So often are the statuses of a list asked again that alone say how runs ended, and the pause before each time: a failure may
+/// go by. All of them share the pauses, because a node that starts may have hundreds.
 const STATUS_RETRIES: usize = 2;
 const STATUS_PAUSE: Duration = Duration::from_millis(500);
 
@@ -251,7 +252,7 @@ impl Inner {
                 }
             }
         }
-        let mut runs = Vec::new();
+        let (mut runs, mut ended) = (Vec::new(), Vec::new());
         for listed in self.list_containers(None, None).await? {
             if listed.state() == ContainerState::ContainerUnknown {
                 unknown_runs::end(self, &listed);
@@ -263,37 +264,34 @@ impl Inner {
                 {
                     runs.push((listed.id, known));
                 }
-                Some(known) => {
+                None if listed.state() == ContainerState::ContainerExited => ended.push(listed),
+                known => {
                     let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
-                    runs.extend(silent.last_known(listed.id, Some(known), status)?);
-                }
-                None => {
-                    let status = self.first_status(&listed).await;
-                    let known = facts::listed_run(&listed, &self.node());
-                    let known = known.map(|run| self.restore(run));
+                    let known = known.or_else(|| self.listed_run(&listed));
                     runs.extend(silent.last_known(listed.id, known, status)?);
                 }
             }
+        }
+        let ask = |listed: proto::Container| async move {
+            self.run_status(&listed.id, &listed.pod_sandbox_id).await
+        };
+        for (listed, status) in ask_together(ended, ask).await? {
+            let known = self.listed_run(&listed);
+            runs.extend(silent.last_known(listed.id, known, status)?);
         }
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
         Ok(())
     }
 
-    /// The status of a run that is not known yet.
-    async fn first_status(
-        &self,
-        listed: &proto::Container,
-    ) -> Result<Option<(String, Run)>, CallError> {
-        let has_ended = listed.state() == ContainerState::ContainerExited;
-        let mut left = if has_ended { STATUS_RETRIES } else { 0 };
-        loop {
-            match self.run_status(&listed.id, &listed.pod_sandbox_id).await {
-                Err(CallError::Failed { .. }) if left > 0 => left -= 1,
-                status => return status,
-            }
-            tokio::time::sleep(STATUS_PAUSE).await;
-        }
+    /// A run as a list has it; `None` if it is no pod's.
+    fn listed_run(&self, listed: &proto::Container) -> Option<Run> {
+        facts::listed_run(listed, &self.node()).map(|run| self.restore(run))
+    }
+
+    /// What had no status in the latest list, by id.
+    pub(crate) fn silent_ids(&self) -> BTreeSet<String> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// Whether it had no status in the latest list: what is known of it may be that list's.
@@ -348,6 +346,32 @@ impl Inner {
     }
 }
 
+/// Asks for the status of each. Those that fail are asked again, all together after each pause.
+///
+/// # Errors
+/// A status did not come, which is no word about its run.
+async fn ask_together<T: Clone, S, F: Future<Output = Result<S, CallError>>>(
+    mut left: Vec<T>,
+    ask: impl Fn(T) -> F,
+) -> Result<Vec<(T, Result<S, CallError>)>, CallError> {
+    let (mut answers, mut retries) = (Vec::with_capacity(left.len()), STATUS_RETRIES);
+    loop {
+        let mut failed = Vec::new();
+        for asked in left {
+            match ask(asked.clone()).await {
+                Err(CallError::Failed { .. }) if retries > 0 => failed.push(asked),
+                answer @ (Ok(_) | Err(CallError::Failed { .. })) => answers.push((asked, answer)),
+                Err(error) => return Err(error),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(answers);
+        }
+        (left, retries) = (failed, retries - 1);
+        tokio::time::sleep(STATUS_PAUSE).await;
+    }
+}
+
 /// The configuration of the machine's resolver; empty if it has none.
 fn resolv_conf() -> ResolvConf {
     ResolvConf::parse(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
@@ -382,12 +406,42 @@ fn is_current_run(known: &Run, listed: ContainerState) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
     use tonic::Code;
 
     use super::*;
 
     fn failed(code: Code) -> CallError {
         CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_statuses_of_a_list_that_fail_are_asked_again_together() {
+        /// As many as a node has after weeks.
+        const RUNS: usize = 300;
+        let asked = Cell::new(0);
+        let ask = |run: usize| {
+            asked.set(asked.get() + 1);
+            // The first run has its status at the second time, and the others have none.
+            let is_read = run == 0 && asked.get() > RUNS;
+            async move { if is_read { Ok(run) } else { Err(failed(Code::Unknown)) } }
+        };
+        let began = Instant::now();
+        let answers = ask_together((0..RUNS).collect(), ask).await.expect("all are answered");
+        assert!(began.elapsed() < STATUS_PAUSE * 3, "they share the pauses");
+        assert_eq!(asked.get(), 3 * RUNS - 1);
+        let read = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        assert_eq!((answers.len(), read), (RUNS, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_is_late_is_no_end() {
+        let late = || CallError::TimedOut { call: "ContainerStatus", within: STATUS_PAUSE };
+        let ask = |run: usize| async move { if run == 1 { Err(late()) } else { Ok(run) } };
+        let error = ask_together(vec![0, 1, 2], ask).await.expect_err("the list is repeated");
+        assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
     }
 
     #[test]

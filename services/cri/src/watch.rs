@@ -1,5 +1,6 @@
 //! The tasks that keep the knowledge: the stream of events, the lists, and the rotation of logs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +20,10 @@ const RELIST: Duration = Duration::from_mins(1);
 /// How often everything is listed without events, as a kubelet's generic PLEG; and how often a runtime is called that
 /// cannot be reached.
 const RELIST_BLIND: Duration = Duration::from_secs(1);
+
+/// The list after one in which something newly had no status comes this soon: a sandbox whose addresses are not known has them
+/// before its probes fail. The wait doubles up to the usual one while the same have none.
+const RELIST_SILENT: Duration = Duration::from_secs(1);
 
 /// A list after an event comes this much later: the runtime's own state lags by 50 to 280 ms, and the
 /// ends of a pod's containers come together.
@@ -119,13 +124,35 @@ async fn container_events(inner: &Inner, has_events: &AtomicBool) -> Result<(), 
     Ok(())
 }
 
+/// The waits between lists, some of which leave out statuses.
+#[derive(Debug, Default)]
+struct ListWaits {
+    /// What had no status in the latest list, by id.
+    silent: BTreeSet<String>,
+    /// The wait after it.
+    latest: Duration,
+}
+
+impl ListWaits {
+    /// The wait after a list in which these had no status, where it is `usual` if all have one.
+    fn after(&mut self, silent: BTreeSet<String>, usual: Duration) -> Duration {
+        let has_new = !silent.is_subset(&self.silent);
+        let soon = if has_new { RELIST_SILENT } else { self.latest * 2 };
+        self.latest = if silent.is_empty() { usual } else { soon.min(usual) };
+        self.silent = silent;
+        self.latest
+    }
+}
+
 /// Lists everything, again and again.
 async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     let mut read_at = Instant::now();
+    let mut waits = ListWaits::default();
     loop {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
-        let interval = if is_blind { RELIST_BLIND } else { RELIST };
+        let usual = if is_blind { RELIST_BLIND } else { RELIST };
+        let interval = waits.after(inner.silent_ids(), usual);
         let trouble = match listed {
             Ok(()) => {
                 read_runtime(inner, &mut read_at).await;
@@ -214,5 +241,22 @@ mod tests {
         has_events.store(false, Ordering::Relaxed);
         subscribed(first, &has_events).await.expect("an event");
         assert!(has_events.load(Ordering::Relaxed), "its first event has come");
+    }
+
+    #[test]
+    fn what_has_no_status_is_asked_soon_and_ever_later_while_it_stays_so() {
+        let ids = |names: &[&str]| -> BTreeSet<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let mut waits = ListWaits::default();
+        let mut after = |names: &[&str]| waits.after(ids(names), RELIST).as_secs();
+        assert_eq!(after(&[]), 60);
+        let damaged: Vec<_> = (0..8).map(|_| after(&["s1"])).collect();
+        assert_eq!(damaged, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(after(&["s1", "s2"]), 1, "another one");
+        assert_eq!(after(&["s1"]), 2);
+        assert_eq!(after(&[]), 60);
+        assert_eq!(after(&["s1"]), 1, "it had one meanwhile");
+        assert_eq!(waits.after(ids(&["s1"]), RELIST_BLIND), RELIST_BLIND);
     }
 }
