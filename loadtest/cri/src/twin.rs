@@ -179,6 +179,11 @@ impl Twin {
         self.shared.faults().has_planned()
     }
 
+    /// The faults of [`fail_next`](Self::fail_next) that have not occurred yet never do.
+    pub fn forget_planned_faults(&self) {
+        self.shared.faults().forget_planned();
+    }
+
     /// What pulls of an image end with. Images are absent from registries unless named here.
     pub fn set_pull(&self, image: &str, outcome: PullOutcome) {
         self.shared.state().set_pull(image, outcome);

@@ -73,6 +73,10 @@ impl Faults {
         !self.next.is_empty()
     }
 
+    pub(super) fn forget_planned(&mut self) {
+        self.next.clear();
+    }
+
     /// The fault of a call.
     pub(super) fn draw(&mut self, method: &str) -> Option<Fault> {
         if let Some(at) = self.next.iter().position(|(name, _)| *name == method) {

@@ -126,6 +126,11 @@ async fn a_pod_without_a_record_ends_and_those_of_other_nodes_stay() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_runs_without_a_record_is_no_new_one_though_the_runtime_names_it_late() {
+    /// More lists than are made until the faults end.
+    const REFUSED: usize = 1000;
+    /// So many lists are refused first. The pod worker and the tasks of its runtime make one each at the start, and the latter
+    /// one a second from then on.
+    const REFUSED_FIRST: u64 = 6;
     if !Containerd::is_possible() {
         return;
     }
@@ -149,8 +154,15 @@ async fn a_pod_that_runs_without_a_record_is_no_new_one_though_the_runtime_names
     until(is_later).await.expect("the clock goes on");
 
     let before = statuses(&bench.edge.operations(), "stays").len();
-    let refuse = || (0..3).for_each(|_| twin.fail_next("ListPodSandbox", Fault::Refused));
+    let refuse = || (0..REFUSED).for_each(|_| twin.fail_next("ListPodSandbox", Fault::Refused));
     let edged = bench.edged_after(refuse).await;
+    let lists = twin.calls("ListPodSandbox");
+    let are_refused =
+        || async { (twin.calls("ListPodSandbox") >= lists + REFUSED_FIRST).then_some(()) };
+    until(are_refused).await.expect("the runtime is asked again");
+    let of_new = statuses(&bench.edge.operations(), "new");
+    assert!(of_new.is_empty(), "it is judged before the other is known: {of_new:#?}");
+    twin.forget_planned_faults();
     let status = bench.status("new", "its end", |status| status["phase"] == "Failed").await;
     assert_eq!(status["reason"], "OutOfpods", "{status}");
     let since = || statuses(&bench.edge.operations(), "stays").into_iter().skip(before);
