@@ -19,7 +19,7 @@ use tokio::fs::{File, OpenOptions};
 
 use tail::last_rows;
 
-use crate::disk::log_files::{run_files, run_of};
+use crate::disk::log_files::{run_files, run_files_from, run_of};
 
 /// How often files are opened that are rotated meanwhile. To open them takes less than a millisecond; rows are lost where a
 /// log is rotated that often in this time.
@@ -34,6 +34,8 @@ pub struct LogFile {
     metadata: Metadata,
     /// The folder of the container, and the number of the run; `None` if the name is not that of a log file.
     run: Option<(PathBuf, u32)>,
+    /// The folders that its reader has left before.
+    left: Vec<PathBuf>,
 }
 
 /// What comes after a file that was read.
@@ -89,8 +91,9 @@ pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result
     Err(io::Error::other("the log rotates faster than its files are opened"))
 }
 
-/// The files that come after `read`, the last one that was read: the rest of its run, then those of the newest run, which
-/// `list` names.
+/// The files that come after `read`, the last one that was read: the rest of its run, then the later runs in its folder, then
+/// the runs in the folder that `list` names, if that is another one. A reader never returns to an earlier run, or to a folder
+/// that it has left: it has read them.
 ///
 /// # Errors
 /// Those of [`open_all`].
@@ -102,9 +105,38 @@ pub async fn after(
         return Ok(Later::default());
     }
     let mut later = after_in_run(read).await?;
-    let newest = open_all(list).await?;
-    later.files.extend(newest.into_iter().filter(|file| file.run != read.run));
+    let Some((dir, attempt)) = &read.run else {
+        let newest = open_all(list).await?;
+        later.files.extend(newest.into_iter().filter(|file| file.run.is_some()));
+        return Ok(later);
+    };
+    let next = attempt.saturating_add(1);
+    let runs = open_all(|| run_files_from(dir, next)).await?;
+    // The last rows of a run that is removed may have gone with it.
+    let is_removed = !runs.is_empty() && read.of_its_run()?.is_empty();
+    later.may_miss |= is_removed || leaves_out(next, &runs);
+    later.files.extend(runs);
+    for file in &mut later.files {
+        file.left.clone_from(&read.left);
+    }
+    let named = list()?.last().and_then(|path| run_of(path)).map(|(named, _)| named);
+    if let Some(other) = named.filter(|named| named != dir && !read.left.contains(named)) {
+        let runs = open_all(|| run_files_from(&other, 0)).await?;
+        later.may_miss |= leaves_out(0, &runs);
+        let left: Vec<PathBuf> = read.left.iter().chain([dir]).cloned().collect();
+        later.files.extend(runs.into_iter().map(|file| LogFile { left: left.clone(), ..file }));
+    }
     Ok(later)
+}
+
+/// Whether a number is missing among the runs of these files, the first of which is to be `next`.
+fn leaves_out(mut next: u32, files: &[LogFile]) -> bool {
+    let mut runs = files.iter().filter_map(|file| file.run.as_ref());
+    runs.any(|(_, run)| {
+        let is_left_out = *run > next;
+        next = run.saturating_add(1);
+        is_left_out
+    })
 }
 
 /// The files of its run that come after `read`, the last one that was read.
@@ -173,7 +205,7 @@ async fn open(path: &Path) -> io::Result<Option<LogFile>> {
     if !metadata.is_file() {
         return Err(named("it is not a regular file"));
     }
-    Ok(Some(LogFile { file, metadata, run: run_of(path) }))
+    Ok(Some(LogFile { file, metadata, run: run_of(path), left: Vec::new() }))
 }
 
 #[cfg(test)]
@@ -308,12 +340,62 @@ mod tests {
         assert!(!later.may_miss);
         assert_eq!(texts(later.files).await, ["2", "3"]);
         assert_eq!(texts(after_in_run(&read).await.expect("opened").files).await, ["2"]);
-        // A run whose files were removed is no rotation.
+        // The last rows of a run whose files were removed may be gone.
         for path in present(dir, 0) {
             fs::remove_file(path).expect("removed");
         }
         let later = after(list, &read).await.expect("opened");
-        assert!(!later.may_miss);
+        assert!(later.may_miss);
         assert_eq!(texts(later.files).await, ["3"]);
+    }
+
+    #[tokio::test]
+    async fn all_runs_in_between_are_read_and_one_that_is_missing_is_a_loss() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path();
+        for (name, text) in [("0.log", "0"), ("1.log", "1"), ("2.log.1", "2"), ("2.log", "3")] {
+            fs::write(dir.join(name), text).expect("written");
+        }
+        let read = open_all(|| Ok(present(dir, 0))).await.expect("opened").pop().expect("one");
+        let list = || Ok(present(dir, 2));
+        let later = after(list, &read).await.expect("opened");
+        assert!(!later.may_miss);
+        assert_eq!(texts(later.files).await, ["1", "2", "3"]);
+        fs::remove_file(dir.join("1.log")).expect("removed");
+        let later = after(list, &read).await.expect("opened");
+        assert!(later.may_miss);
+        assert_eq!(texts(later.files).await, ["2", "3"]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_returns_to_no_earlier_run_and_to_no_folder_that_it_has_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+        for folder in [&old, &new] {
+            fs::create_dir(folder).expect("made");
+            fs::write(folder.join("0.log"), "0").expect("written");
+        }
+        fs::write(old.join("1.log"), "1").expect("written");
+        let of = |folder: &Path, run: u32| {
+            let folder = folder.to_owned();
+            move || -> io::Result<Vec<PathBuf>> { Ok(present(&folder, run)) }
+        };
+        let read = open_all(of(&old, 1)).await.expect("opened").pop().expect("one");
+        let later = after(of(&old, 0), &read).await.expect("opened");
+        assert!(later.files.is_empty() && !later.may_miss, "an earlier run: {later:?}");
+
+        let mut later = after(of(&new, 0), &read).await.expect("opened");
+        assert!(!later.may_miss);
+        let read = later.files.pop().expect("the log of the successor");
+        assert!(later.files.is_empty(), "{later:?}");
+        // What is left of the old pod is rotated, and its folder is the latest one.
+        fs::write(old.join("2.log"), "2").expect("written");
+        let later = after(of(&old, 2), &read).await.expect("opened");
+        assert!(later.files.is_empty() && !later.may_miss, "{later:?}");
+        fs::write(new.join("1.log"), "1").expect("written");
+        let mut later = after(of(&old, 2), &read).await.expect("opened");
+        let read = later.files.pop().expect("the next run of the successor");
+        let later = after(of(&old, 2), &read).await.expect("opened");
+        assert!(later.files.is_empty() && !later.may_miss, "{later:?}");
     }
 }

@@ -3,6 +3,7 @@
 //! A run writes to `0.log`; `0.log.1` is the file before it, `0.log.2` the one before that.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,21 @@ pub(crate) fn run_files(dir: &Path, attempt: u32) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// The log files of the runs from number `from` on in the folder `dir` of their container, by run, oldest first.
+///
+/// # Errors
+/// The errors of the file system.
+pub(crate) fn run_files_from(dir: &Path, from: u32) -> io::Result<Vec<PathBuf>> {
+    let found = entries(dir)?;
+    let numbers = found.iter().filter_map(|entry| run_of(&entry.path())).map(|(_, run)| run);
+    let runs: BTreeSet<u32> = numbers.filter(|run| *run >= from).collect();
+    let mut paths = Vec::new();
+    for run in runs {
+        paths.extend(run_files(dir, run)?);
+    }
+    Ok(paths)
+}
+
 /// The folder of a log file, and the number of the run that wrote it; `None` if the name is not that of a log file.
 pub(crate) fn run_of(path: &Path) -> Option<(PathBuf, u32)> {
     let (attempt, _) = path.file_name()?.to_str()?.split_once(".log")?;
@@ -118,5 +134,7 @@ mod tests {
         };
         assert_eq!(names(false), ["4.log.3", "4.log.1", "4.log"]);
         assert_eq!(names(true), ["1.log.1", "1.log"]);
+        let from = |run: u32| run_files_from(&logs, run).expect("listed").len();
+        assert_eq!([0, 1, 2, 4, 5].map(from), [5, 5, 3, 3, 0]);
     }
 }
