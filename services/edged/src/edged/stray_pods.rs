@@ -63,11 +63,16 @@ pub(super) async fn recover(runtime: &NodeRuntime, store: &PodStore) -> Result<(
 /// [Recovers](recover) what was lost before the pods of the view are judged: a pod that runs is no new one. A runtime that does
 /// not answer is asked again. The attempts end after a time, because a node starts also with a runtime that is away.
 pub(super) async fn recover_at_start(runtime: &NodeRuntime, store: &PodStore) {
+    attempt_for_a_time(|| recover(runtime, store)).await;
+}
+
+/// Makes attempts until the runtime has answered, or the time is over.
+async fn attempt_for_a_time<F: Future<Output = Result<(), EdgedError>>>(attempt: impl Fn() -> F) {
     let deadline = Instant::now() + START_WITHIN;
     let mut error = None;
     // An attempt is never cut off: it may write records, and its calls of the runtime end by themselves.
     while Instant::now() < deadline {
-        match recover(runtime, store).await {
+        match attempt().await {
             Err(failed @ EdgedError::Strays(_)) => {
                 tracing::debug!(
                     message = error_chain(&failed),
@@ -89,5 +94,37 @@ pub(super) async fn recover_again(runtime: &NodeRuntime, store: &PodStore) {
     if let Err(error) = recover(runtime, store).await {
         let message = error_chain(&error);
         tracing::warn!(message, "pods of the runtime may have no record");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io;
+
+    use super::*;
+    use crate::disk::file_error::FileError;
+    use crate::runtime::RuntimeError;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_names_no_pods_is_asked_again_and_a_disk_that_is_full_is_not() {
+        let attempts = Cell::new(0);
+        let write = || {
+            attempts.set(attempts.get() + 1);
+            let full = FileError::new("write", "/pods")(io::Error::other("it is full"));
+            async move { Err::<(), EdgedError>(full.into()) }
+        };
+        attempt_for_a_time(write).await;
+        assert_eq!(attempts.get(), 1);
+
+        let (began, ended) = (Cell::new(0), Cell::new(0));
+        let slow = || async {
+            began.set(began.get() + 1);
+            sleep(START_WITHIN * 2 / 3).await;
+            ended.set(ended.get() + 1);
+            Err(EdgedError::Strays(RuntimeError::Absent("it is away".to_owned())))
+        };
+        attempt_for_a_time(slow).await;
+        assert_eq!((began.get(), ended.get()), (2, 2), "the last one is not cut off");
     }
 }
