@@ -123,11 +123,18 @@ impl ReportFold {
     /// Folds for as long as the controller runs.
     pub(crate) async fn run(self) {
         let mut waits = retry();
+        let mut away = Vec::new();
         loop {
-            let Err(error) = self.fold(&mut waits).await else {
-                tracing::info!("a partition of the upstream log can be read again");
-                continue;
+            let folded = self.fold(&mut waits, &away).await;
+            let error = match folded {
+                Ok(still_away) => {
+                    tracing::info!("a partition of the upstream log can be read again");
+                    away = still_away;
+                    continue;
+                }
+                Err(error) => error,
             };
+            away.clear();
             match &error {
                 FoldError::Read(_) | FoldError::Differs => self.metrics.cannot_read(),
                 FoldError::Engine(_) => self.metrics.cannot_store(),
@@ -160,13 +167,20 @@ impl ReportFold {
         emptied
     }
 
-    /// Folds until a partition can be read that was away.
-    async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<(), FoldError> {
-        if EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some() {
+    /// Folds until a partition can be read that was away, and returns those that still are. It does not ask those
+    /// that are `known_away`.
+    async fn fold(
+        &self,
+        waits: &mut ExponentialBackoff,
+        known_away: &[Partition],
+    ) -> Result<Vec<Partition>, FoldError> {
+        let mut resume = self.resume(known_away).await?;
+        // What a partition that is away has could not be folded again.
+        if resume.away.is_empty() && self.is_of_earlier_version()? {
             tracing::info!("the picture is of an earlier version; folding the reports again");
             self.begin_anew(false)?;
+            resume = self.resume(&[]).await?;
         }
-        let resume = resume_point::<FoldError>(&*self.log, &*self.engine, &CURSORS).await?;
         let ResumePoint { cursors, mut ends, away, is_resumed } = resume;
         self.show_away(&away);
         let read = cursors.iter().map(|cursor| cursor.partition);
@@ -199,7 +213,10 @@ impl ReportFold {
             let batch = tokio::select! {
                 biased;
                 // A log that always has records must not delay it.
-                () = &mut returned => return Ok(()),
+                readable = &mut returned => {
+                    let is_away = |partition: &Partition| !readable.contains(partition);
+                    return Ok(away.iter().copied().filter(is_away).collect());
+                }
                 () = self.until_writer(repairs_from), if repairs => {
                     if !self.repair(&mut fold.stale, &fold.statuses).await? {
                         repairs_from = Instant::now() + AGAIN_AFTER;
@@ -241,6 +258,15 @@ impl ReportFold {
                 }
             }
         }
+    }
+
+    async fn resume(&self, known_away: &[Partition]) -> Result<ResumePoint, FoldError> {
+        resume_point(&*self.log, &*self.engine, &CURSORS, known_away).await
+    }
+
+    /// Whether the picture has terminations without their nodes.
+    fn is_of_earlier_version(&self) -> Result<bool, EngineError> {
+        Ok(EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some())
     }
 
     /// At the end of the log, asks each node whose statuses do not match for a snapshot, and notes which

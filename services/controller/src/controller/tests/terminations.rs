@@ -144,7 +144,18 @@ async fn a_picture_that_does_not_know_the_nodes_of_its_terminations_is_folded_an
     batch.put(&earlier, &pod_key(), &"u-p".to_owned());
     batch.write(&*world.picture, Durability::Buffered).expect("written");
 
+    // What a partition that is away has could not be folded again.
+    let of_node = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    let other = Partition(1 - of_node.0);
+    world.upstream.set_partition_fault(other, Some(PartitionFault::NoLeader));
     let running = world.start().await;
+    until_true("a partition that is away", async || {
+        !running.controller.picture_troubles().borrow().is_empty()
+    })
+    .await;
+    assert!(EARLIER_TERMINATIONS.rows(&*world.picture).next().is_some());
+
+    world.upstream.set_partition_fault(other, None);
     running.list([dying("p"), pod("q", "c")]).await;
     until_true("the removal", async || {
         world.events_in("node/a").await.contains(&"-d/pod/p".to_owned())
