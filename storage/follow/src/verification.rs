@@ -39,7 +39,11 @@ pub(crate) fn verify_streams(engine: &dyn Engine, streams: &[StreamId]) -> Resul
     let next = AtomicUsize::new(0);
     let verify_next = || -> Result<(), FollowError> {
         while let Some(stream) = streams.get(next.fetch_add(1, Ordering::Relaxed)) {
-            verify_stream(engine, stream)?;
+            if let Err(error) = verify_stream(engine, stream) {
+                // The other threads stop too: one stream decides for all.
+                next.store(streams.len(), Ordering::Relaxed);
+                return Err(error);
+            }
         }
         Ok(())
     };
