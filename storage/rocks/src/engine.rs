@@ -163,6 +163,16 @@ impl RocksEngine {
         if *is_loading { self.db.flush() } else { self.db.flush_wal(true) }
     }
 
+    /// Makes the writes of a load durable, unless one failed.
+    fn flush_load(&self) {
+        if self.poisoned.get().is_none()
+            && let Err(error) = self.db.flush()
+        {
+            let error = self.poison(&error);
+            tracing::error!(path = %self.path.display(), %error, "the end of a load is not on the disk");
+        }
+    }
+
     /// Lets level 0 have this many files before a compaction merges them.
     fn merge_from(&self, files: i32) {
         let files = files.to_string();
@@ -229,13 +239,14 @@ impl Engine for RocksEngine {
     }
 
     fn end_bulk_load(&self) {
+        // A flush may wait for compactions, and writes wait for the lock: most is flushed without it.
+        let was_loading = *self.loading();
+        if was_loading {
+            self.flush_load();
+        }
         let mut is_loading = self.loading_mut();
-        if std::mem::take(&mut *is_loading)
-            && self.poisoned.get().is_none()
-            && let Err(error) = self.db.flush()
-        {
-            let error = self.poison(&error);
-            tracing::error!(path = %self.path.display(), %error, "the end of a load is not on the disk");
+        if std::mem::take(&mut *is_loading) {
+            self.flush_load();
         }
         drop(is_loading);
         self.merge_from(STEADY_FILES);
