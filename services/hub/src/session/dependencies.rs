@@ -68,9 +68,16 @@ impl SessionDependencies {
     pub(crate) async fn repeat_positions(&self) {
         let mut positions = self.positions.clone();
         while positions.topic_replaced().await.is_some() {
-            for (node, position) in self.sessions.positions() {
-                if position.connected {
-                    self.positions.append(&node, position);
+            let positions = self.sessions.positions();
+            for (node, position) in positions.into_iter().filter(|(_, it)| it.connected) {
+                let mut last = position;
+                loop {
+                    self.positions.append(&node, last.clone());
+                    // A session may have appended a later one before.
+                    match self.sessions.position(&node) {
+                        Some(present) if present != last => last = present,
+                        _ => break,
+                    }
                 }
             }
         }

@@ -5,8 +5,9 @@
 //! one. A log that is away costs no more than one position of each node.
 //!
 //! A topic that is made again has none of the positions, and perhaps another number of partitions. The task notices
-//! its id, and the hub appends the position of each connected node once more. Partitions that are added to a topic stay
-//! unused until the hub starts again: other parts read them only after their own start.
+//! its id, and the hub appends the position of each connected node once more. What waits then is appended to the new
+//! topic. Partitions that are added to a topic stay unused until the hub starts again: other parts read them only after
+//! their own start.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,12 @@ struct WaitingPositions {
     added: Notify,
 }
 
+/// Positions of one append. A drop puts them back: they may not be in the log.
+struct TakenPositions<'a> {
+    waiting: &'a WaitingPositions,
+    positions: Vec<(NodeName, NodeProgress)>,
+}
+
 impl PositionAppender {
     /// Starts the task over `log`, which `described` describes. Once `stop` is cancelled, the task
     /// ends when the waiting positions are in the log, or after [`DRAIN_WITHIN`].
@@ -88,9 +95,9 @@ impl PositionAppender {
 
     /// Appends the position of `node` soon, unless a later one replaces it before.
     pub(crate) fn append(&self, node: &NodeName, position: NodeProgress) {
-        let queues = self.queues.borrow().clone();
-        let PositionQueues { described, of } = &*queues;
-        let Some(waiting) = of.get(&described.position_partition(node)) else { return };
+        // While it is borrowed, no other takes over what waits.
+        let queues = self.queues.borrow();
+        let Some(waiting) = queues.waiting(node) else { return };
         waiting.lock().insert(node.clone(), position);
         waiting.added.notify_one();
     }
@@ -104,27 +111,54 @@ impl PositionQueues {
         let of = own.map(|partition| (partition, WaitingPositions::default())).collect();
         Self { described, of }
     }
+
+    /// What waits with the position of `node`.
+    fn waiting(&self, node: &NodeName) -> Option<&WaitingPositions> {
+        self.of.get(&self.described.position_partition(node))
+    }
+
+    /// Takes over the positions that wait in `former`, where no later one waits.
+    fn take_over(&self, former: &Self) {
+        for waiting in former.of.values() {
+            let positions = std::mem::take(&mut *waiting.lock());
+            for (node, position) in positions {
+                let Some(own) = self.waiting(&node) else { continue };
+                own.lock().entry(node).or_insert(position);
+                own.added.notify_one();
+            }
+        }
+    }
 }
 
 impl WaitingPositions {
     /// Takes positions for one append.
-    fn take(&self) -> Vec<(NodeName, NodeProgress)> {
+    fn take(&self) -> TakenPositions<'_> {
         let mut positions = self.lock();
         let count = positions.len().min(BATCH_POSITIONS_MAX);
-        (0..count).map_while(|_| positions.pop_first()).collect()
-    }
-
-    /// Puts back positions that may not be in the log, where no later one waits.
-    fn put_back(&self, taken: Vec<(NodeName, NodeProgress)>) {
-        let mut positions = self.lock();
-        for (node, position) in taken {
-            positions.entry(node).or_insert(position);
-        }
+        let taken = (0..count).map_while(|_| positions.pop_first()).collect();
+        TakenPositions { waiting: self, positions: taken }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeName, NodeProgress>> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TakenPositions<'_> {
+    /// Notes that the log has the positions, or never takes them.
+    fn settle(mut self) {
+        self.positions.clear();
+    }
+}
+
+impl Drop for TakenPositions<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.lock();
+        for (node, position) in self.positions.drain(..) {
+            // A later position may wait meanwhile.
+            waiting.entry(node).or_insert(position);
+        }
     }
 }
 
@@ -137,6 +171,8 @@ struct AppenderTask {
 
 impl AppenderTask {
     async fn run(self, stop: CancellationToken) {
+        // The topic of the present queues, once it is known.
+        let mut topic = None;
         loop {
             let queues = self.queues.borrow().clone();
             let failed = Notify::new();
@@ -155,39 +191,45 @@ impl AppenderTask {
                     tracing::warn!("the hub stops before all positions are in the log");
                     return;
                 }
-                described = self.replaced(&failed) => {
+                described = self.replaced(&mut topic, &failed) => {
                     tracing::warn!("the topic of positions was made again; those of connected nodes are appended once more");
-                    self.queues.send_replace(Arc::new(PositionQueues::new(described)));
+                    let former = self.queues.send_replace(Arc::new(PositionQueues::new(described)));
+                    self.queues.borrow().take_over(&former);
                 }
             }
         }
     }
 
-    /// Returns the description of the log once its positions are in another topic than at first.
-    async fn replaced(&self, failed: &Notify) -> Description {
-        let mut first = None;
+    /// Returns the description of the log once its positions are in another topic than `topic`, and notes that one.
+    async fn replaced(&self, topic: &mut Option<TopicId>, failed: &Notify) -> Description {
         loop {
+            let mut is_settled = true;
             match self.look().await {
-                Ok((topic, described)) => {
-                    if *first.get_or_insert(topic) != topic {
+                Ok(Some((found, described))) => {
+                    if topic.replace(found).is_some_and(|former| former != found) {
                         return described;
                     }
                 }
+                Ok(None) => is_settled = false,
                 Err(error) => tracing::debug!(%error, "the topic of positions cannot be described"),
             }
             tokio::select! {
                 () = failed.notified() => sleep(LOOK_AGAIN_AFTER).await,
+                () = sleep(LOOK_AGAIN_AFTER), if !is_settled => {}
                 () = sleep(LOOK_INTERVAL) => {}
             }
         }
     }
 
-    /// The topic that has the positions, and the description of the log.
-    async fn look(&self) -> Result<(TopicId, Description), ReadError> {
-        let described = self.log.describe().await?;
-        let is_apart = described.position_partitions > 0;
+    /// The topic that has the positions, and the description of the log; `None`: the topic was made again meanwhile,
+    /// so the description may be of either.
+    async fn look(&self) -> Result<Option<(TopicId, Description)>, ReadError> {
+        let is_apart = self.queues.borrow().described.position_partitions > 0;
         let partition = Partition(if is_apart { POSITIONS_FROM } else { 0 });
-        Ok((self.log.start(partition).await?.topic, described))
+        let before = self.log.start(partition).await?.topic;
+        let described = self.log.describe().await?;
+        let after = self.log.start(partition).await?.topic;
+        Ok((before == after).then_some((after, described)))
     }
 
     /// Appends the positions of a partition until `stop`.
@@ -216,26 +258,22 @@ impl AppenderTask {
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let taken = waiting.take();
-            if taken.is_empty() {
+            if taken.positions.is_empty() {
                 return;
             }
-            match self.append(partition, taken).await {
-                None => backoff.reset(),
-                Some(left) => {
-                    waiting.put_back(left);
-                    failed.notify_one();
-                    backoff.wait().await;
-                }
+            if self.append(partition, &taken.positions).await {
+                taken.settle();
+                backoff.reset();
+            } else {
+                drop(taken);
+                failed.notify_one();
+                backoff.wait().await;
             }
         }
     }
 
-    /// Appends positions to a partition. Returns those that must be appended again, if any.
-    async fn append(
-        &self,
-        partition: Partition,
-        taken: Vec<(NodeName, NodeProgress)>,
-    ) -> Option<Vec<(NodeName, NodeProgress)>> {
+    /// Appends positions to a partition. Returns whether they are settled: in the log, or never taken by it.
+    async fn append(&self, partition: Partition, taken: &[(NodeName, NodeProgress)]) -> bool {
         let appends: Vec<Append> = taken
             .iter()
             .filter_map(|(node, position)| record(node, position))
@@ -244,15 +282,15 @@ impl AppenderTask {
         let count = appends.len();
         let Err(error) = self.log.append(appends).await else {
             (0..count).for_each(|_| self.metrics.appended(RecordKind::Position));
-            return None;
+            return true;
         };
         self.metrics.failed(&error);
         if let AppendError::Rejected { .. } = error {
             tracing::error!(%partition, %error, "the log rejects positions of nodes; the hub leaves them out");
-            return None;
+            return true;
         }
         tracing::warn!(%partition, %error, "the hub cannot append positions; it will try again");
-        Some(taken)
+        false
     }
 }
 
@@ -268,13 +306,49 @@ fn record(node: &NodeName, position: &NodeProgress) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_event::{Boot, Incarnation};
+    use headwater_event::{Boot, Cursor, Incarnation};
     use headwater_log::{
-        AppendFault, CatchUpTarget, MemoryLog, MemorySettings, PartitionFault, start_cursors,
+        AppendFault, Bounds, CatchUpTarget, MemoryLog, MemorySettings, PartitionFault, Reader,
+        RecordPosition, start_cursors,
     };
     use prometheus::Registry;
 
     use super::*;
+
+    /// A log whose topic is made again behind a description of the former one.
+    struct ChangingLog {
+        log: MemoryLog,
+        /// The number of partitions that the topic has after the next description.
+        next: Mutex<Option<u32>>,
+    }
+
+    #[tonic::async_trait]
+    impl Log for ChangingLog {
+        async fn describe(&self) -> Result<Description, ReadError> {
+            let described = self.log.describe().await;
+            let next = self.next.lock().expect("no test panics with it").take();
+            if let Some(partitions) = next {
+                self.log.recreate(partitions);
+            }
+            described
+        }
+
+        async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
+            self.log.append(records).await
+        }
+
+        async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
+            self.log.bounds(partition).await
+        }
+
+        async fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
+            self.log.start(partition).await
+        }
+
+        async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
+            self.log.read(cursors).await
+        }
+    }
 
     fn node(name: &str) -> NodeName {
         name.parse().expect("a name")
@@ -299,9 +373,16 @@ mod tests {
         log: &MemoryLog,
         stop: &CancellationToken,
     ) -> (PositionAppender, JoinHandle<()>) {
+        start_over(Arc::new(log.clone()), stop).await
+    }
+
+    async fn start_over(
+        log: Arc<dyn Log>,
+        stop: &CancellationToken,
+    ) -> (PositionAppender, JoinHandle<()>) {
         let described = log.describe().await.expect("there");
         let metrics = HubMetrics::new(&Registry::new()).expect("a fresh registry");
-        PositionAppender::start(Arc::new(log.clone()), described, &metrics, stop)
+        PositionAppender::start(log, described, &metrics, stop)
     }
 
     /// The positions in the log, in order: node and contact.
@@ -405,6 +486,57 @@ mod tests {
         replaced.expect("it is noticed").expect("the task runs");
         nodes.iter().for_each(|node| appender.append(node, position(2)));
         all_appended().await;
+        stop.cancel();
+        task.await.expect("it ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_made_again_beside_a_look_gets_the_positions_in_its_own_partitions() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        let changing = Arc::new(ChangingLog { log: log.clone(), next: Mutex::default() });
+        let stop = CancellationToken::new();
+        let (mut appender, task) = start_over(changing.clone(), &stop).await;
+        // The first look is over.
+        sleep(RETRY_FIRST).await;
+        // The next look finds the second topic. The third one is made behind its description.
+        log.recreate(2);
+        *changing.next.lock().expect("no test panics with it") = Some(1);
+        let replaced = tokio::time::timeout(2 * LOOK_INTERVAL, appender.topic_replaced()).await;
+        replaced.expect("it is noticed").expect("the task runs");
+        let nodes: Vec<NodeName> = (0..8).map(|n| node(&format!("n{n}"))).collect();
+        nodes.iter().for_each(|node| appender.append(node, position(1)));
+        let appending = async {
+            while appended(&log).await.len() < nodes.len() {
+                sleep(RETRY_FIRST).await;
+            }
+        };
+        tokio::time::timeout(RETRY_LONGEST, appending).await.expect("the log has them");
+        stop.cancel();
+        task.await.expect("it ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_that_waits_is_appended_to_the_topic_that_is_made_again() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        let described = log.describe().await.expect("there");
+        let mut names = (0..).map(|n| node(&format!("n{n}")));
+        let gone = names.find(|it| described.position_partition(it) == Partition(1));
+        let gone = gone.expect("a name");
+        let stop = CancellationToken::new();
+        let (mut appender, task) = start(&log, &stop).await;
+        // The append of the position goes on when the topic is made again.
+        log.set_partition_fault(Partition(1), Some(PartitionFault::Hangs));
+        appender.append(&gone, position(1));
+        sleep(RETRY_FIRST).await;
+        log.recreate(1);
+        let replaced = tokio::time::timeout(2 * LOOK_INTERVAL, appender.topic_replaced()).await;
+        replaced.expect("it is noticed").expect("the task runs");
+        let appending = async {
+            while appended(&log).await != [(gone.to_string(), 1)] {
+                sleep(RETRY_FIRST).await;
+            }
+        };
+        tokio::time::timeout(RETRY_LONGEST, appending).await.expect("the log has it");
         stop.cancel();
         task.await.expect("it ends");
     }
