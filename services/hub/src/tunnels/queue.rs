@@ -56,16 +56,18 @@ impl DialQueue {
         }
     }
 
+    /// Whether the session reads the messages of the edge at present.
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Relaxed)
+    }
+
     /// Waits until the edge has sent nothing for as long as it may take to confirm a dial; for ever, if it sends
     /// anything, does not confirm dials, or its messages are not read. It counts from the call.
     pub(crate) fn silent(&self, within: Duration) -> impl Future<Output = ()> {
         // It is notified from here on, whenever it is polled.
         let heard = self.heard.notified();
         async move {
-            if !self.is_confirmed
-                || timeout(within, heard).await.is_ok()
-                || !self.is_read.load(Ordering::Relaxed)
-            {
+            if !self.is_confirmed || timeout(within, heard).await.is_ok() || !self.is_read() {
                 pending().await
             }
         }
