@@ -14,8 +14,11 @@ pub(crate) fn cut(status: &mut Value) {
         Value::Object(fields) => {
             for (field, value) in fields {
                 match value {
-                    Value::String(text) if TIMES.contains(&field.as_str()) => {
-                        if let Ok(time) = text.parse::<Timestamp>() {
+                    Value::String(text) => {
+                        if TIMES.contains(&field.as_str())
+                            && !is_whole(text)
+                            && let Ok(time) = text.parse::<Timestamp>()
+                        {
                             *text = whole(time.as_second());
                         }
                     }
@@ -25,6 +28,11 @@ pub(crate) fn cut(status: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Whether a time is as the API server writes it, by its length and its end: nothing of it would change.
+fn is_whole(text: &str) -> bool {
+    text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
 }
 
 /// The time `second` seconds after the Unix epoch, as the API server writes it.

@@ -78,7 +78,7 @@ async fn exchange(
 /// What an answer means.
 fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &str) -> Answer {
     if status.is_success() {
-        let object = serde_json::from_slice::<Value>(body).ok().map(RawObject::new);
+        let object = serde_json::from_slice::<RawObject>(body).ok();
         // A deletion may be answered with a Status.
         return Answer::Done(object.filter(|object| !object.uid().is_empty()));
     }

@@ -11,7 +11,7 @@
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
 //! | the mirror of a static pod | see `mirror_plan` | present |
-//! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.1 s |
+//! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.5 s |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | the first toleration of an absence has a limit, or there is none | patch | the policy is to keep |
 //!
@@ -38,9 +38,9 @@ pub(super) const PUT_RIGHT_MS: u64 = 10_000;
 /// How often a Node's status is written of which only times change: the period of a kubelet.
 const TIMES_MS: u64 = 300_000;
 
-/// How long a new pod may be Pending before its first status is written. Most pods run by then, or their images are
-/// being pulled: one write instead of two.
-const START_MS: u64 = 100;
+/// How long a new pod may be Pending before its first status is written. Most pods run by then, also those of a burst, or
+/// their images are being pulled: one write instead of two. A kubelet needs 0.3 s for a pod whose image is there.
+const START_MS: u64 = 500;
 
 /// The content of a request that has none.
 pub(crate) static NO_CONTENT: LazyLock<Digest> = LazyLock::new(|| digest(&Value::Null));
