@@ -4,7 +4,8 @@ use std::fmt;
 
 use headwater_event::{KeyError, NodeName, ResourceKey};
 use headwater_object::{Object, ObjectError};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -16,12 +17,9 @@ pub(crate) struct RawObject(Value);
 
 impl RawObject {
     /// The object in `value`.
-    ///
-    /// # Panics
-    /// When it is no object.
     #[cfg(test)]
     pub(crate) fn new(value: Value) -> Self {
-        serde_json::from_value(value).expect("an object")
+        serde_json::from_value(value).expect("any value is one")
     }
 
     /// The key of this object of the kind `kind`.
@@ -78,43 +76,21 @@ impl RawObject {
     }
 }
 
-/// The record of an object's writers, in its metadata.
-const MANAGED_FIELDS: &str = "managedFields";
-
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(ObjectFields).map(Self)
+        Fields::OfObject.deserialize(from).map(Self)
     }
 }
 
-/// Reads the fields of an object.
-struct ObjectFields;
-
-/// Reads the metadata of an object without the record of its writers, which is often half of the object: it is passed
-/// over, not read and dropped.
-struct MetadataFields;
-
-impl<'de> Visitor<'de> for ObjectFields {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(field) = from.next_key::<String>()? {
-            let value = match field.as_str() {
-                "metadata" => from.next_value_seed(MetadataFields)?,
-                _ => from.next_value()?,
-            };
-            fields.insert(field, value);
-        }
-        Ok(Value::Object(fields))
-    }
+/// Reads a value as it is, but for the record of an object's writers: that is often half of the object, and is passed
+/// over, not read and dropped. What is no object is read, too: a value of a wrong type must not end a watch.
+#[derive(Clone, Copy)]
+enum Fields {
+    OfObject,
+    OfMetadata,
 }
 
-impl<'de> DeserializeSeed<'de> for MetadataFields {
+impl<'de> DeserializeSeed<'de> for Fields {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -122,27 +98,57 @@ impl<'de> DeserializeSeed<'de> for MetadataFields {
     }
 }
 
-impl<'de> Visitor<'de> for MetadataFields {
+impl<'de> Visitor<'de> for Fields {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the metadata of an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+        f.write_str("a JSON value")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(field) = from.next_key::<String>()? {
-            if field == MANAGED_FIELDS {
-                from.next_value::<IgnoredAny>()?;
-            } else {
-                fields.insert(field, from.next_value()?);
+            match (self, field.as_str()) {
+                (Self::OfObject, "metadata") => {
+                    fields.insert(field, from.next_value_seed(Self::OfMetadata)?);
+                }
+                (Self::OfMetadata, "managedFields") => {
+                    from.next_value::<IgnoredAny>()?;
+                }
+                _ => {
+                    fields.insert(field, from.next_value()?);
+                }
             }
         }
         Ok(Value::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, from: A) -> Result<Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(from))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 }
 
@@ -164,13 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_metadata_has_no_name_and_what_is_no_object_is_an_error() {
-        for text in ["{}", r#"{"metadata": null}"#] {
-            let read: RawObject = serde_json::from_str(text).expect("an object");
-            assert_eq!((read.name(), read.uid()), ("", ""), "{text}");
-        }
-        for text in ["null", "[]", r#"{"metadata": 1}"#] {
-            assert!(serde_json::from_str::<RawObject>(text).is_err(), "{text}");
+    fn a_value_of_any_type_is_read_as_it_is() {
+        for value in [
+            json!(null),
+            json!(true),
+            json!(-1),
+            json!(1),
+            json!(1.5),
+            json!("a"),
+            json!([1, {"managedFields": 2}]),
+        ] {
+            for value in [json!({"metadata": value}), value] {
+                assert_eq!(RawObject::new(value.clone()).value(), &value);
+            }
         }
     }
 }
