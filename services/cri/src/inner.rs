@@ -29,8 +29,8 @@ const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
 
-/// So often are the statuses of a list asked again that alone say how runs ended, and the pause before each time: a failure may
-/// go by. All of them share the pauses, because a node that starts may have hundreds.
+/// How often the failed statuses of ended runs are asked again, and the pause before each time. All of them share the pauses,
+/// because a node that starts may have hundreds.
 const STATUS_RETRIES: usize = 2;
 const STATUS_PAUSE: Duration = Duration::from_millis(500);
 
@@ -232,7 +232,8 @@ impl Inner {
     }
 
     /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known,
-    /// and what was not known is as the list has it: nothing is started beside it.
+    /// and what was not known is as the list has it: nothing is started beside it. A late status of an ended run that is not
+    /// known is an error, and the list is made again: an end that was made up could not be taken back.
     pub(crate) async fn relist(self: &Arc<Self>) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
@@ -349,7 +350,7 @@ impl Inner {
 /// Asks for the status of each. Those that fail are asked again, all together after each pause.
 ///
 /// # Errors
-/// A status did not come, which is no word about its run.
+/// A status was late, or the runtime is away. That says nothing about the run.
 async fn ask_together<T: Clone, S, F: Future<Output = Result<S, CallError>>>(
     mut left: Vec<T>,
     ask: impl Fn(T) -> F,

@@ -12,6 +12,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -33,9 +34,27 @@ pub struct LogFile {
     /// What the system knew of it when it was opened.
     metadata: Metadata,
     /// The folder of the container, and the number of the run; `None` if the name is not that of a log file.
-    run: Option<(PathBuf, u32)>,
-    /// The folders that its reader has left before.
-    left: Vec<PathBuf>,
+    run: Option<(Folder, u32)>,
+    /// The folders that its reader has read and left: it does not read them twice.
+    left: Vec<Folder>,
+}
+
+/// The folder of a container's logs. One that is made again under its path, as that of a static pod that comes back, is
+/// another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Folder {
+    path: PathBuf,
+    /// Its number and the time when it was made, as far as the file system has them.
+    made: Option<(u64, Option<SystemTime>)>,
+}
+
+impl Folder {
+    /// The folder that is at `path` now.
+    fn at(path: PathBuf) -> Self {
+        let metadata = path.symlink_metadata().ok();
+        let made = metadata.map(|found| (found.ino(), found.created().ok()));
+        Self { path, made }
+    }
 }
 
 /// What comes after a file that was read.
@@ -43,7 +62,7 @@ pub struct LogFile {
 pub struct Later {
     /// The files, oldest first. Empty if the file is the newest one.
     pub files: Vec<LogFile>,
-    /// Rows between the file and these may be gone: rotation removed the file before they were opened.
+    /// Rows between the file and these may be gone: a file was removed before they were opened, by rotation or with its run.
     pub may_miss: bool,
 }
 
@@ -65,7 +84,9 @@ impl LogFile {
 
     /// The files of its run, oldest first.
     fn of_its_run(&self) -> io::Result<Vec<PathBuf>> {
-        self.run.as_ref().map_or_else(|| Ok(Vec::new()), |(dir, attempt)| run_files(dir, *attempt))
+        self.run
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |(dir, attempt)| run_files(&dir.path, *attempt))
     }
 }
 
@@ -93,7 +114,7 @@ pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result
 
 /// The files that come after `read`, the last one that was read: the rest of its run, then the later runs in its folder, then
 /// the runs in the folder that `list` names, if that is another one. A reader never returns to an earlier run, or to a folder
-/// that it has left: it has read them.
+/// that it has left, because it has read them. A folder that was made again is read from its first run.
 ///
 /// # Errors
 /// Those of [`open_all`].
@@ -104,26 +125,29 @@ pub async fn after(
     if is_newest(&list, read)? {
         return Ok(Later::default());
     }
-    let mut later = after_in_run(read).await?;
     let Some((dir, attempt)) = &read.run else {
+        let mut later = after_in_run(read).await?;
         let newest = open_all(list).await?;
         later.files.extend(newest.into_iter().filter(|file| file.run.is_some()));
         return Ok(later);
     };
-    let next = attempt.saturating_add(1);
-    let runs = open_all(|| run_files_from(dir, next)).await?;
+    let is_same = Folder::at(dir.path.clone()) == *dir;
+    let mut later = if is_same { after_in_run(read).await? } else { Later::default() };
+    let next = if is_same { attempt.saturating_add(1) } else { 0 };
+    let runs = open_all(|| run_files_from(&dir.path, next)).await?;
     // The last rows of a run that is removed may have gone with it.
-    let is_removed = !runs.is_empty() && read.of_its_run()?.is_empty();
+    let is_removed = !runs.is_empty() && (!is_same || read.of_its_run()?.is_empty());
     later.may_miss |= is_removed || leaves_out(next, &runs);
     later.files.extend(runs);
     for file in &mut later.files {
         file.left.clone_from(&read.left);
     }
     let named = list()?.last().and_then(|path| run_of(path)).map(|(named, _)| named);
-    if let Some(other) = named.filter(|named| named != dir && !read.left.contains(named)) {
-        let runs = open_all(|| run_files_from(&other, 0)).await?;
+    let other = named.filter(|named| *named != dir.path).map(Folder::at);
+    if let Some(other) = other.filter(|other| !read.left.contains(other)) {
+        let runs = open_all(|| run_files_from(&other.path, 0)).await?;
         later.may_miss |= leaves_out(0, &runs);
-        let left: Vec<PathBuf> = read.left.iter().chain([dir]).cloned().collect();
+        let left: Vec<Folder> = read.left.iter().chain([dir]).cloned().collect();
         later.files.extend(runs.into_iter().map(|file| LogFile { left: left.clone(), ..file }));
     }
     Ok(later)
@@ -205,7 +229,8 @@ async fn open(path: &Path) -> io::Result<Option<LogFile>> {
     if !metadata.is_file() {
         return Err(named("it is not a regular file"));
     }
-    Ok(Some(LogFile { file, metadata, run: run_of(path), left: Vec::new() }))
+    let run = run_of(path).map(|(dir, attempt)| (Folder::at(dir), attempt));
+    Ok(Some(LogFile { file, metadata, run, left: Vec::new() }))
 }
 
 #[cfg(test)]
@@ -397,5 +422,32 @@ mod tests {
         let read = later.files.pop().expect("the next run of the successor");
         let later = after(of(&old, 2), &read).await.expect("opened");
         assert!(later.files.is_empty() && !later.may_miss, "{later:?}");
+    }
+    #[tokio::test]
+    async fn a_folder_that_was_made_again_is_read_from_its_first_run() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [dir, again, other] = ["a", "again", "b"].map(|name| scratch.path().join(name));
+        for folder in [&dir, &again, &other] {
+            fs::create_dir(folder).expect("made");
+        }
+        fs::write(dir.join("2.log"), "2").expect("written");
+        fs::write(again.join("0.log"), "0 again").expect("written");
+        fs::write(other.join("0.log"), "other").expect("written");
+        let read = open_all(|| Ok(present(&dir, 2))).await.expect("opened").pop().expect("one");
+        fs::remove_dir_all(&dir).expect("removed");
+        fs::rename(&again, &dir).expect("moved");
+        let later = after(|| Ok(present(&dir, 0)), &read).await.expect("opened");
+        assert!(later.may_miss);
+        assert_eq!(texts(later.files).await, ["0 again"]);
+
+        // A reader that was in another folder meanwhile reads it, too.
+        let mut later = after(|| Ok(present(&other, 0)), &read).await.expect("opened");
+        let read = later.files.pop().expect("the other folder");
+        fs::create_dir(&again).expect("made");
+        fs::write(again.join("0.log"), "0 once more").expect("written");
+        fs::remove_dir_all(&dir).expect("removed");
+        fs::rename(&again, &dir).expect("moved");
+        let later = after(|| Ok(present(&dir, 0)), &read).await.expect("opened");
+        assert_eq!(texts(later.files).await, ["0 once more"]);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! While partition 0 takes nothing, any number of attempts fails, and any of them may be in the log. The
 //! UUIDs of all attempts between two claims that were won therefore begin alike, and the first of them
-//! stands for all.
+//! is stored for all.
 
 use std::sync::Arc;
 

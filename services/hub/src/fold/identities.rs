@@ -403,7 +403,7 @@ mod tests {
     /// How long a test waits for something that must happen.
     const SOON: Duration = Duration::from_secs(60);
 
-    /// Waits until `done` is true. The clock of the test stands still unless every task waits.
+    /// Waits until `done` is true. The clock of the test goes on only while every task waits.
     async fn until_true(what: &str, done: impl Fn() -> bool) {
         let poll = async {
             while !done() {
