@@ -28,10 +28,11 @@ impl RuntimeService for Services {
     async fn version(&self, _request: Request<VersionRequest>) -> Answer<VersionResponse> {
         self.0
             .call("Version", async || {
+                let state = self.0.state();
                 Ok(VersionResponse {
                     version: "0.1.0".to_owned(),
-                    runtime_name: self.0.state().name(),
-                    runtime_version: self.0.state().version(),
+                    runtime_name: state.name(),
+                    runtime_version: state.version(),
                     runtime_api_version: "v1".to_owned(),
                 })
             })
