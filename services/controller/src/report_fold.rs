@@ -37,7 +37,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use headwater_event::{NodeName, Partition};
 use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point, until_readable};
-use headwater_log::{Log, POSITIONS_FROM, ReadError, is_of_positions};
+use headwater_log::{Log, ReadError, is_of_positions, partition_name};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
 use headwater_view::PodStatusFold;
@@ -261,7 +261,8 @@ impl ReportFold {
     }
 
     async fn resume(&self, known_away: &[Partition]) -> Result<ResumePoint, FoldError> {
-        resume_point(&*self.log, &*self.engine, &CURSORS, known_away).await
+        let described = self.log.describe().await?;
+        resume_point(&*self.log, &described, &*self.engine, Some(&CURSORS), known_away).await
     }
 
     /// Whether the picture has terminations without their nodes.
@@ -309,15 +310,9 @@ impl ReportFold {
     }
 }
 
-/// The trouble of a partition that cannot be read. Those of positions are numbered in their own topic.
+/// The trouble of a partition that cannot be read.
 fn trouble(partition: Partition) -> String {
-    let name = match is_of_positions(partition) {
-        true => {
-            let number = partition.0.saturating_sub(POSITIONS_FROM);
-            format!("partition {number} of the topic of positions")
-        }
-        false => format!("partition {partition} of the upstream topic"),
-    };
+    let name = partition_name(partition);
     format!(
         "{name} cannot be read: what its nodes report is shown as it was known before, until it is back"
     )

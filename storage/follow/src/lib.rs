@@ -17,4 +17,7 @@ pub use derived_rows::DerivedRows;
 pub use follower::{
     FollowError, Follower, Step, TakeOverError, WallClock, discard_fold, end_notes_interval,
 };
-pub use resume::{ResumePoint, must_refold, resume_point, until_readable};
+pub use resume::{
+    LOOK_AGAIN_AFTER, ResumePoint, STARTS_AT_ONCE, must_refold, partition_start, resume_point,
+    until_readable,
+};

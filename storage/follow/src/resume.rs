@@ -12,16 +12,16 @@ use std::time::Duration;
 use futures::future::{join_all, ready};
 use futures::{StreamExt, stream};
 use headwater_event::{Cursor, Partition};
-use headwater_log::{CatchUpTarget, Log, ReadError};
+use headwater_log::{CatchUpTarget, Description, Log, ReadError};
 use headwater_store::{Engine, EngineError, Folded, Table};
 use tokio::time::{sleep, timeout};
 
 /// How many partitions are asked at once. Each takes a thread until the log answers, and one without a leader
 /// takes it for the whole timeout of a request.
-const STARTS_AT_ONCE: usize = 64;
+pub const STARTS_AT_ONCE: usize = 64;
 
-/// How often a partition that is away is asked whether it can be read: an election takes about as long.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// The wait before a partition that is away is asked again whether it can be read: an election takes about as long.
+pub const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// How long the answers of other partitions are waited for after the first one: a broker that returns leads many,
 /// and each return opens the log again.
@@ -40,16 +40,17 @@ pub struct ResumePoint {
     pub is_resumed: bool,
 }
 
-/// Reads where the fold whose cursors are in `stored` continues. [`Log::read`] refuses cursors that
-/// are no longer valid; the fold then begins anew ([`must_refold`]). The partitions `known_away` are not asked,
-/// and count as away.
+/// Reads where the fold whose cursors are in `stored` continues in the log that `described` describes; without
+/// `stored`, each partition is read from its start. [`Log::read`] refuses cursors that are no longer valid; the
+/// fold then begins anew ([`must_refold`]). The partitions `known_away` are not asked, and count as away.
 ///
 /// # Errors
 /// When the engine cannot be read, or no partition of the log, or one of them for good.
 pub async fn resume_point<E>(
     log: &dyn Log,
+    described: &Description,
     engine: &dyn Engine,
-    stored: &Table<Partition, Cursor, Folded>,
+    stored: Option<&Table<Partition, Cursor, Folded>>,
     known_away: &[Partition],
 ) -> Result<ResumePoint, E>
 where
@@ -57,8 +58,11 @@ where
 {
     let mut resume = ResumePoint::default();
     let mut starts = Vec::new();
-    for partition in log.describe().await?.all_partitions() {
-        let cursor = stored.get(engine, &partition)?;
+    for partition in described.all_partitions() {
+        let cursor = match stored {
+            Some(stored) => stored.get(engine, &partition)?,
+            None => None,
+        };
         resume.is_resumed |= cursor.is_some();
         if known_away.contains(&partition) {
             resume.away.push(partition);
@@ -68,7 +72,8 @@ where
     }
     let mut unavailable = None;
     for some in starts.chunks(STARTS_AT_ONCE) {
-        let found = some.iter().map(|(partition, cursor)| start(log, *partition, *cursor));
+        let found =
+            some.iter().map(|(partition, cursor)| partition_start(log, *partition, *cursor));
         for ((partition, _), start) in some.iter().zip(join_all(found).await) {
             match start {
                 Ok((cursor, end)) => {
@@ -124,8 +129,11 @@ async fn look(log: &dyn Log, partition: Partition) -> Option<Partition> {
     log.bounds(partition).await.ok().map(|_| partition)
 }
 
-/// The cursor of a partition, and its present end.
-async fn start(
+/// The cursor of a partition, the `stored` one or else its start, and its present end.
+///
+/// # Errors
+/// When the partition cannot be read.
+pub async fn partition_start(
     log: &dyn Log,
     partition: Partition,
     stored: Option<Cursor>,
@@ -159,8 +167,11 @@ mod tests {
         let last = Partition(partitions - 1);
         let fault = |number: u32, fault| log.set_partition_fault(Partition(number), fault);
         (1..partitions).for_each(|number| fault(number, Some(PartitionFault::NoLeader)));
-        let resume = resume_point::<FollowError>(&log, &engine, &CURSORS, &[]).await;
-        let away = resume.expect("one can be read").away;
+        let described = log.describe().await.expect("there");
+        let resume = async |known_away: &[Partition]| {
+            resume_point::<FollowError>(&log, &described, &engine, Some(&CURSORS), known_away).await
+        };
+        let away = resume(&[]).await.expect("one can be read").away;
         assert_eq!(away, (1..partitions).map(Partition).collect::<Vec<_>>());
 
         fault(1, None);
@@ -172,8 +183,7 @@ mod tests {
         // A partition that counts as away is not asked: it could be read.
         fault(2, None);
         let known_away: Vec<Partition> = (2..last.0).map(Partition).collect();
-        let resume = resume_point::<FollowError>(&log, &engine, &CURSORS, &known_away).await;
-        let resume = resume.expect("three are asked");
+        let resume = resume(&known_away).await.expect("three are asked");
         let read: Vec<Partition> = resume.cursors.iter().map(|cursor| cursor.partition).collect();
         assert_eq!((read, resume.away), (vec![Partition(0), Partition(1), last], known_away));
     }

@@ -34,6 +34,16 @@ impl CatchUpTarget {
         self.ahead.extend(others.ahead);
     }
 
+    /// Whether the reader has not reached the end of `partition`.
+    pub fn is_ahead(&self, partition: Partition) -> bool {
+        self.ahead.contains_key(&partition)
+    }
+
+    /// The partitions whose ends the reader has not reached.
+    pub fn partitions(&self) -> impl Iterator<Item = Partition> {
+        self.ahead.keys().copied()
+    }
+
     /// Whether the reader has reached every end.
     pub fn is_reached(&self) -> bool {
         self.ahead.is_empty()

@@ -55,7 +55,7 @@ pub use metadata::{
     MetadataError, MetadataProposal, read_metadata, read_or_create_metadata,
     read_or_create_upstream_metadata,
 };
-pub use upstream_log::{UpstreamLog, is_of_positions};
+pub use upstream_log::{UpstreamLog, is_of_positions, partition_name};
 pub use writer::{
     BegunAppend, Draft, EventPosition, FinishedAppend, Heartbeats, InFlightEntry, InFlightUsage,
     SHARED_BYTES_MIN, Writer, WriterError, repair,

@@ -123,6 +123,14 @@ pub fn is_of_positions(partition: Partition) -> bool {
     partition.0 >= POSITIONS_FROM
 }
 
+/// A partition in words: those of positions are numbered in their own topic.
+pub fn partition_name(partition: Partition) -> String {
+    match is_of_positions(partition) {
+        true => format!("partition {} of the topic of positions", in_topic(partition)),
+        false => format!("partition {partition} of the upstream topic"),
+    }
+}
+
 fn in_topic(partition: Partition) -> Partition {
     Partition(partition.0.saturating_sub(POSITIONS_FROM))
 }

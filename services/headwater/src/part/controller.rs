@@ -268,30 +268,35 @@ pub(crate) fn check(
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());
-    let (progress, source_states) = (controller.progress(), controller.source_states());
-    let (of_picture, of_sink) = (controller.picture_troubles(), sink_troubles.clone());
-    health.warn(move || {
-        let left_out = progress.borrow().left_out.clone();
-        let of_picture = of_picture.borrow().clone();
-        let of_sink = of_sink.borrow().clone();
-        let of_sources = source_states.borrow().troubles();
-        left_out.into_iter().chain(of_picture).chain(of_sources).chain(of_sink).collect()
-    });
+    health.warn(warnings(controller, sink_troubles));
 }
 
-/// What is wrong with a controller now: its publishing, the objects that are too large for the log, the reports that cannot be read, then each part of its sources, then its sink.
-pub(crate) fn troubles(
+/// What leaves a controller ready, and is wrong: the objects that are too large for the log, the reports that cannot be read,
+/// then each part of its sources, then its sink.
+fn warnings(
     controller: &ControllerHandle,
     sink_troubles: &SinkTroubles,
 ) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
     let (progress, source_states) = (controller.progress(), controller.source_states());
     let (of_picture, of_sink) = (controller.picture_troubles(), sink_troubles.clone());
     move || {
-        let Progress { trouble, left_out, .. } = progress.borrow().clone();
+        let left_out = progress.borrow().left_out.clone();
         let of_picture = of_picture.borrow().clone();
         let of_sink = of_sink.borrow().clone();
-        let publishing = trouble.into_iter().chain(left_out).chain(of_picture);
-        publishing.chain(source_states.borrow().troubles()).chain(of_sink).collect()
+        let of_sources = source_states.borrow().troubles();
+        left_out.into_iter().chain(of_picture).chain(of_sources).chain(of_sink).collect()
+    }
+}
+
+/// What is wrong with a controller now: its publishing, then its [`warnings`].
+pub(crate) fn troubles(
+    controller: &ControllerHandle,
+    sink_troubles: &SinkTroubles,
+) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
+    let (progress, warnings) = (controller.progress(), warnings(controller, sink_troubles));
+    move || {
+        let trouble = progress.borrow().trouble.clone();
+        trouble.into_iter().chain(warnings()).collect()
     }
 }
 

@@ -22,12 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::join_all;
 use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll};
 use headwater_event::{Cursor, Identity, NodeName, NodeProgress, Partition, ReportKey};
-use headwater_follow::must_refold;
+use headwater_follow::{
+    LOOK_AGAIN_AFTER, ResumePoint, STARTS_AT_ONCE, must_refold, partition_start, resume_point,
+};
 use headwater_log::{
-    Batch as LogBatch, CatchUpTarget, Description, Log, ReadError, Reader, StoredRecord,
+    Batch as LogBatch, CatchUpTarget, Log, ReadError, Reader, StoredRecord, partition_name,
 };
 use headwater_session::highest_after;
 use headwater_store::{
@@ -39,20 +40,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::Fold;
 use super::contacts::CONTACTS;
 use super::follower::reopen_backoff;
-use super::partition_readiness::{self, PartitionReadiness};
+use super::partition_readiness::PartitionReadiness;
 use crate::metrics::FoldMetrics;
-
-/// How many partitions are asked for their ends at once. Each takes a thread until the log answers, and
-/// one without a leader takes it for the whole timeout of a request.
-const STARTS_AT_ONCE: usize = 64;
 
 /// How long the partitions that are not read to their ends may have no record before they count as
 /// away: longer than the election of a leader takes.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
-
-/// The wait before the hub asks again whether a partition that is away can be read: an election takes about
-/// as long.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// The time limit of one look at a partition. It takes a few requests, of which the log bounds each to 10 s,
 /// so only a client that no longer answers reaches it.
@@ -87,16 +80,6 @@ enum FollowError {
 pub(crate) struct KnownIdentities {
     identities: Mutex<HashMap<NodeName, Identity>>,
     readiness: Mutex<PartitionReadiness>,
-}
-
-/// Where the partitions of the log are read on.
-#[derive(Default)]
-struct PartitionStarts {
-    cursors: Vec<Cursor>,
-    /// The ends that partitions had, unless they are reached.
-    targets: BTreeMap<Partition, CatchUpTarget>,
-    /// The partitions that cannot be read.
-    away: Vec<Partition>,
 }
 
 /// A partition that was away, and can be read.
@@ -187,12 +170,15 @@ impl IdentityFollower {
         }
         let described = self.log.describe().await?;
         self.fold.identities().readiness().begin(&described);
-        let PartitionStarts { cursors, mut targets, away } = self.starts(&described, anew).await?;
+        // Anew, it is read from its start.
+        let stored = (!anew).then_some(&CURSORS);
+        let resume = resume_point::<FollowError>(&*self.log, &described, engine, stored, &[]);
+        let ResumePoint { cursors, mut ends, away, .. } = resume.await?;
         let mut read: BTreeMap<Partition, Cursor> =
             cursors.iter().map(|cursor| (cursor.partition, *cursor)).collect();
         let mut batches = SelectAll::new();
         batches.push(batches_of(self.log.read(cursors).await?));
-        self.complete(read.keys().copied().filter(|partition| !targets.contains_key(partition)));
+        self.complete(read.keys().copied().filter(|partition| !ends.is_ahead(*partition)));
         self.suspend(away.iter().copied());
         let looks = Semaphore::new(STARTS_AT_ONCE);
         let returns =
@@ -201,7 +187,7 @@ impl IdentityFollower {
         let mut away_from = Instant::now() + AWAY_AFTER;
         let mut is_late = false;
         loop {
-            if returns.is_empty() && targets.is_empty() && batches.len() > 1 {
+            if returns.is_empty() && ends.is_reached() && batches.len() > 1 {
                 // What the former readers have read ahead is read again: it is behind the cursors.
                 batches = SelectAll::new();
                 batches.push(batches_of(self.log.read(read.values().copied().collect()).await?));
@@ -217,14 +203,14 @@ impl IdentityFollower {
                     if target.is_reached() {
                         self.complete([partition]);
                     } else {
-                        targets.insert(partition, target);
+                        ends.include(target);
                         away_from = Instant::now() + AWAY_AFTER;
                         is_late = false;
                     }
                 }
-                () = sleep_until(away_from), if !targets.is_empty() && !is_late => {
+                () = sleep_until(away_from), if !ends.is_reached() && !is_late => {
                     is_late = true;
-                    self.suspend(targets.keys().copied());
+                    self.suspend(ends.partitions());
                 }
                 Some(batch) = batches.next() => {
                     let batch = batch?;
@@ -232,68 +218,18 @@ impl IdentityFollower {
                     let partition = batch.cursor.partition;
                     read.insert(partition, batch.cursor);
                     // A partition that is read to its end may always have records.
-                    let Some(end) = targets.get_mut(&partition) else { continue };
+                    if !ends.is_ahead(partition) {
+                        continue;
+                    }
                     away_from = Instant::now() + AWAY_AFTER;
                     is_late = false;
-                    if end.pass(&batch.cursor) {
-                        targets.remove(&partition);
+                    ends.pass(&batch.cursor);
+                    if !ends.is_ahead(partition) {
                         self.complete([partition]);
                     }
                 }
             }
         }
-    }
-
-    /// Finds where each partition is read on: behind its stored cursor, or `anew` from its start.
-    ///
-    /// # Errors
-    /// When no partition can be read, or one for good.
-    async fn starts(
-        &self,
-        described: &Description,
-        anew: bool,
-    ) -> Result<PartitionStarts, FollowError> {
-        let partitions: Vec<Partition> = described.all_partitions().collect();
-        let mut starts = PartitionStarts::default();
-        let mut unavailable = None;
-        for some in partitions.chunks(STARTS_AT_ONCE) {
-            let found = join_all(some.iter().map(|partition| self.start(*partition, anew))).await;
-            for (partition, start) in some.iter().zip(found) {
-                match start {
-                    Ok((cursor, target)) => {
-                        starts.cursors.push(cursor);
-                        if !target.is_reached() {
-                            starts.targets.insert(*partition, target);
-                        }
-                    }
-                    Err(FollowError::Read(error)) if !must_refold(&error) => {
-                        starts.away.push(*partition);
-                        unavailable = Some(error);
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        match unavailable {
-            Some(error) if starts.cursors.is_empty() => Err(error.into()),
-            _ => Ok(starts),
-        }
-    }
-
-    async fn start(
-        &self,
-        partition: Partition,
-        anew: bool,
-    ) -> Result<(Cursor, CatchUpTarget), FollowError> {
-        let stored = match anew {
-            true => None,
-            false => CURSORS.get(&**self.fold.engine(), &partition)?,
-        };
-        let cursor = match stored {
-            Some(stored) => stored,
-            None => self.log.start(partition).await?,
-        };
-        Ok((cursor, CatchUpTarget::ahead_of(&*self.log, &[cursor]).await?))
     }
 
     /// Waits until a partition that is away can be read, and opens it. `looks` bounds how many partitions
@@ -327,7 +263,11 @@ impl IdentityFollower {
         partition: Partition,
         anew: bool,
     ) -> Result<ReturnedPartition, FollowError> {
-        let (cursor, target) = self.start(partition, anew).await?;
+        let stored = match anew {
+            true => None,
+            false => CURSORS.get(&**self.fold.engine(), &partition)?,
+        };
+        let (cursor, target) = partition_start(&*self.log, partition, stored).await?;
         let reader = self.log.read(vec![cursor]).await?;
         Ok(ReturnedPartition { cursor, target, reader })
     }
@@ -366,7 +306,7 @@ impl IdentityFollower {
         for partition in partitions {
             let is_new = self.fold.identities().readiness().suspend(partition);
             if is_new {
-                let partition = partition_readiness::name(partition);
+                let partition = partition_name(partition);
                 tracing::warn!("{partition} cannot be read; nodes whose positions it has wait");
             }
         }

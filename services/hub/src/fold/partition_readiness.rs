@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use headwater_event::{NodeName, Partition, StreamId};
-use headwater_log::{Description, POSITIONS_FROM, is_of_positions};
+use headwater_log::{Description, partition_name};
 
 /// The partitions of the upstream log, by whether the hub has read them.
 #[derive(Debug, Default)]
@@ -68,24 +68,14 @@ impl PartitionReadiness {
 
     /// The partitions that cannot be read, in words.
     pub(super) fn away(&self) -> Vec<String> {
-        self.away.iter().copied().map(name).collect()
-    }
-}
-
-/// A partition in words: those of positions are numbered in their own topic.
-pub(super) fn name(partition: Partition) -> String {
-    match is_of_positions(partition) {
-        true => {
-            let number = partition.0.saturating_sub(POSITIONS_FROM);
-            format!("partition {number} of the topic of positions")
-        }
-        false => format!("partition {partition} of the upstream topic"),
+        self.away.iter().copied().map(partition_name).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use headwater_event::TopicId;
+    use headwater_log::POSITIONS_FROM;
     use uuid::Uuid;
 
     use super::*;

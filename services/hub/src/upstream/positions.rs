@@ -204,13 +204,16 @@ impl AppenderTask {
     async fn replaced(&self, topic: &mut Option<TopicId>, failed: &Notify) -> Description {
         loop {
             let mut is_settled = true;
-            match self.look().await {
-                Ok(Some((found, described))) => {
-                    if topic.replace(found).is_some_and(|former| former != found) {
-                        return described;
-                    }
+            match self.look(*topic).await {
+                Ok((found, None)) if topic.is_none_or(|former| former == found) => {
+                    *topic = Some(found);
                 }
-                Ok(None) => is_settled = false,
+                // It was made again beside the look.
+                Ok((_, None)) => is_settled = false,
+                Ok((found, Some(described))) => {
+                    *topic = Some(found);
+                    return described;
+                }
                 Err(error) => tracing::debug!(%error, "the topic of positions cannot be described"),
             }
             tokio::select! {
@@ -221,15 +224,21 @@ impl AppenderTask {
         }
     }
 
-    /// The topic that has the positions, and the description of the log; `None`: the topic was made again meanwhile,
-    /// so the description may be of either.
-    async fn look(&self) -> Result<Option<(TopicId, Description)>, ReadError> {
+    /// The topic that has the positions and, if it is another one than `former`, the description of the log: none if the
+    /// topic was made again meanwhile, because the description may be of either.
+    async fn look(
+        &self,
+        former: Option<TopicId>,
+    ) -> Result<(TopicId, Option<Description>), ReadError> {
         let is_apart = self.queues.borrow().described.position_partitions > 0;
         let partition = Partition(if is_apart { POSITIONS_FROM } else { 0 });
-        let before = self.log.start(partition).await?.topic;
+        let found = self.log.start(partition).await?.topic;
+        if former.is_none_or(|former| former == found) {
+            return Ok((found, None));
+        }
         let described = self.log.describe().await?;
-        let after = self.log.start(partition).await?.topic;
-        Ok((before == after).then_some((after, described)))
+        let is_same = self.log.start(partition).await?.topic == found;
+        Ok((found, is_same.then_some(described)))
     }
 
     /// Appends the positions of a partition until `stop`.
