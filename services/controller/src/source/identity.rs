@@ -44,9 +44,9 @@ pub(crate) fn is_same_object(key: &ResourceKey, old: &Value, new: &Value) -> boo
     revision(old) == revision(new) && immutable(old) == immutable(new)
 }
 
-/// The digest of the fields that no change of the object at `key` may touch. Two objects of one key are
-/// the same object, as by [`is_same_object`], if their digests are equal.
-pub(crate) fn immutable_digest(key: &ResourceKey, object: Value) -> blake3::Hash {
+/// The digest of the fields that no change of the object at `key` may touch, of which `spec` is taken as given. Two
+/// objects of one key are the same object, as by [`is_same_object`], if their digests are equal.
+pub(crate) fn immutable_digest(key: &ResourceKey, object: &Value, spec: Value) -> blake3::Hash {
     if key.kind() != "pod" {
         return blake3::hash(&[]);
     }
@@ -54,10 +54,6 @@ pub(crate) fn immutable_digest(key: &ResourceKey, object: Value) -> blake3::Hash
     hasher.update(&canonical(&object["metadata"]["labels"][REVISION_LABEL]));
     // No JSON has a zero byte.
     hasher.update(&[0]);
-    let spec = match object {
-        Value::Object(mut fields) => fields.remove("spec").unwrap_or_default(),
-        _ => Value::Null,
-    };
     hasher.update(&canonical(&immutable_spec(spec)));
     hasher.finalize()
 }

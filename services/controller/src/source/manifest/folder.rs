@@ -234,7 +234,8 @@ impl Folder {
                 (false, true) => sent(key).or_else(|| earlier(key)),
                 (false, false) => sent(key),
             };
-            let members = if is_compared { members_of(published) } else { self.members() };
+            let members =
+                if is_compared { members_of(published, &published.keys()) } else { self.members() };
             let inputs = RolloutInputs { members: &members, reports, now };
             let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
             describe(files, nodes, &past, &inputs)
@@ -465,13 +466,16 @@ impl Differences {
     }
 }
 
-/// The published pods of each workload.
-fn members_of(published: &dyn PublishedObjects) -> Members {
+/// The published pods of each workload, of those among `keys`.
+fn members_of<'k>(
+    published: &dyn PublishedObjects,
+    keys: impl IntoIterator<Item = &'k ResourceKey>,
+) -> Members {
     let mut members = Members::new();
-    for key in published.keys().into_iter().filter(is_pod) {
-        let workload = published.get(&key).and_then(|pod| workload_of(&pod.value()));
+    for key in keys.into_iter().filter(|key| is_pod(key)) {
+        let workload = published.get(key).and_then(|pod| workload_of(&pod.value()));
         if let Some(workload) = workload {
-            add_member(&mut members, &key, workload);
+            add_member(&mut members, key, workload);
         }
     }
     members

@@ -99,7 +99,7 @@ fn published(
     past: &Past<'_>,
     inputs: &RolloutInputs<'_>,
 ) -> PublishedPods {
-    let owner = (workload.namespace().to_owned(), workload.reference().into());
+    let owner = workload.owner();
     let members = inputs.members.get(&owner);
     let found = |key: ResourceKey| {
         let pod = past(&key)?;
@@ -169,20 +169,25 @@ pub(super) fn held_state(
     past: &Past<'_>,
     inputs: &RolloutInputs<'_>,
 ) -> WorkloadState {
-    let owner = (workload.namespace().to_owned(), workload.reference().into());
-    let members = inputs.members.get(&owner).into_iter().flatten();
+    let members = inputs.members.get(&workload.owner()).into_iter().flatten();
     let pods: Vec<WorkloadPod> = members
         .filter_map(|key| {
             let is_current = workload.is_current(&past(key)?);
             Some(WorkloadPod { key: key.clone(), is_current })
         })
         .collect();
+    let count = pods.len();
+    summary(workload, pods, count)
+}
+
+/// The workload with `pods`, as people read it; `fitting` are wanted if it names no number.
+fn summary(workload: &Workload, pods: Vec<WorkloadPod>, fitting: usize) -> WorkloadState {
     WorkloadState {
         kind: workload.kind().to_owned(),
         namespace: workload.namespace().to_owned(),
         name: workload.name().to_owned(),
         manifest: workload.manifest().clone(),
-        wanted: workload.rule().wanted().unwrap_or(pods.len() as u64),
+        wanted: workload.rule().wanted().unwrap_or(fitting as u64),
         min_ready_seconds: workload.rule().min_ready_seconds(),
         pods,
         condition: None,
@@ -207,18 +212,12 @@ fn state(
         .iter()
         .filter_map(|pod| Some(WorkloadPod { key: key(&pod.name)?, is_current: is_current(pod) }));
     WorkloadState {
-        kind: workload.kind().to_owned(),
-        namespace: workload.namespace().to_owned(),
-        name: workload.name().to_owned(),
-        manifest: workload.manifest().clone(),
-        wanted: workload.rule().wanted().unwrap_or(fitting as u64),
-        min_ready_seconds: workload.rule().min_ready_seconds(),
-        pods: pods.collect(),
         condition: rollout.condition.as_ref().map(|condition| match condition {
             JobCondition::Complete => ("Complete", String::new()),
             JobCondition::Suspended => ("Suspended", String::new()),
             JobCondition::Failed(reason) => ("Failed", reason.clone()),
         }),
         progress: rollout.progress,
+        ..summary(workload, pods.collect(), fitting)
     }
 }

@@ -8,6 +8,7 @@
 //! [`rollout`](super::rollout).
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use headwater_event::NodeName;
 use headwater_event::name::check_dns1123_subdomain;
@@ -219,6 +220,11 @@ impl Workload {
     /// `KIND/NAME`, as its pods carry it.
     pub(crate) fn reference(&self) -> String {
         format!("{}/{}", self.kind, self.name)
+    }
+
+    /// What its pods are found by: the namespace, and the reference that they carry.
+    pub(crate) fn owner(&self) -> (String, Arc<str>) {
+        (self.namespace.clone(), self.reference().into())
     }
 
     /// The kind, as in manifests.

@@ -138,7 +138,7 @@ impl State {
         let before = self.objects.get(&key);
         let mut value = object.versioned_value();
         let (object, immutable) = if object.uid().is_empty() {
-            let immutable = immutable_digest(&key, value.clone());
+            let immutable = immutable_digest(&key, &value, value["spec"].clone());
             let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -146,7 +146,8 @@ impl State {
             }
             (Object::from_value(value).map_err(|error| error_chain(&error))?, immutable)
         } else {
-            (object, immutable_digest(&key, value))
+            let spec = value["spec"].take();
+            (object, immutable_digest(&key, &value, spec))
         };
         let mut events = Vec::new();
         if let Some(before) = before.filter(|before| *before.uid != *object.uid()) {
@@ -185,7 +186,8 @@ impl RestoredObject {
             return None;
         }
         let object = Object::from_published(&mut value).ok()?;
-        let sent = SentObject::new(&object, immutable_digest(key, value));
+        let spec = value["spec"].take();
+        let sent = SentObject::new(&object, immutable_digest(key, &value, spec));
         Some(Self { object, sent })
     }
 }

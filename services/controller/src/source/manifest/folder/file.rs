@@ -1,13 +1,13 @@
 //! A file of the folder: what it describes, and what it described before and cannot say now.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use headwater_event::ResourceKey;
 
+use super::members_of;
 use crate::source::PublishedObjects;
-use crate::source::manifest::description::workload_of;
 use crate::source::manifest::entry::{Content, Entries, Entry, EntryId, SharedContent};
 use crate::source::manifest::origin::MANIFEST_ANNOTATION;
 use crate::source::manifest::parse::Finding;
@@ -135,27 +135,19 @@ impl<'a> PublishedFiles<'a> {
             before => before.into_iter().flat_map(|before| before.entries),
         };
         let mut entries = self.entries(path, shared);
-        let owners = self.owners(path);
+        // The published pods are parsed for a workload alone.
+        let owners = LazyCell::new(|| {
+            members_of(self.published, self.keys().get(path).into_iter().flatten())
+        });
         entries.extend(before.filter_map(|entry| match entry.content {
             Content::Workload(workload) | Content::Held(workload) => {
-                let owner = (workload.namespace().to_owned(), workload.reference());
+                let owner = workload.owner();
                 let content = Content::Held(workload);
-                owners.contains(&owner).then_some(Entry { content, ..entry })
+                owners.contains_key(&owner).then_some(Entry { content, ..entry })
             }
             _ => Some(entry).filter(|entry| self.may_be_unused(entry)),
         }));
         entries
-    }
-
-    /// The workloads that the published pods of a file belong to, by namespace and reference.
-    fn owners(&self, path: &Path) -> BTreeSet<(String, String)> {
-        let keys = self.keys().get(path).into_iter().flatten();
-        let pods = keys.filter(|key| key.kind() == "pod");
-        let owner = |pod: &ResourceKey| {
-            let workload = workload_of(&self.published.get(pod)?.value())?;
-            Some((pod.namespace().unwrap_or_default().to_owned(), workload.to_string()))
-        };
-        pods.filter_map(owner).collect()
     }
 
     /// Whether an entry is in no stream, and perhaps only because no node needs it. A pod that another controller
