@@ -168,11 +168,7 @@ impl Edged {
             static_pods,
             ..
         } = config;
-        let store = if runtime.features().persistent {
-            PodStore::open(&dir)?
-        } else {
-            PodStore::in_memory()
-        };
+        let store = open_store(&runtime, &dir)?;
         for pod in runtime.pods().into_iter().filter(|pod| !store.contains(pod)) {
             tracing::warn!(%pod, "a pod of the runtime has no record");
         }
@@ -282,6 +278,11 @@ impl Edged {
             tokio::spawn(supervisor.run(watched, noticed, queried, evicted, static_files, stopped));
         Ok(Handle { stop_pods: Some(stop_pods), cancel, logs, pods, task: Some(task) })
     }
+}
+
+/// Opens the records of the pods: on the disk, if the pods outlive their pod worker.
+fn open_store(runtime: &NodeRuntime, dir: &Path) -> Result<PodStore, FileError> {
+    if runtime.features().persistent { PodStore::open(dir) } else { Ok(PodStore::in_memory()) }
 }
 
 /// Opens the configured runtime, which sends the UID of every pod that changes to `notices`.

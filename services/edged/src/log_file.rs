@@ -126,10 +126,9 @@ pub async fn after(
         return Ok(Later::default());
     }
     let Some((dir, attempt)) = &read.run else {
-        let mut later = after_in_run(read).await?;
-        let newest = open_all(list).await?;
-        later.files.extend(newest.into_iter().filter(|file| file.run.is_some()));
-        return Ok(later);
+        let newest = open_all(list).await?.into_iter();
+        let files = newest.filter(|file| file.run.is_some()).collect();
+        return Ok(Later { files, may_miss: false });
     };
     let is_same = Folder::at(dir.path.clone()) == *dir;
     let mut later = if is_same { after_in_run(read).await? } else { Later::default() };

@@ -8,8 +8,9 @@ use std::time::Duration;
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerRestartRuleOnExitCodes, EphemeralContainer, Pod, PodStatus, Volume,
+    Container, ContainerRestartRuleOnExitCodes, EphemeralContainer, Pod, PodSpec, PodStatus, Volume,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::boot_time::BootTime;
@@ -82,6 +83,24 @@ impl PodRecord {
         let grace_seconds = grace(pod).as_secs();
         let (uid, key) = (uid.clone(), key.clone());
         Self { uid, key, grace_seconds, seen_at, seen_in_boot: None, is_static: false }
+    }
+
+    /// A pod object with the facts of the record, for a pod whose object is gone.
+    pub(crate) fn object(&self) -> Pod {
+        let grace = i64::try_from(self.grace_seconds).unwrap_or(i64::MAX);
+        Pod {
+            metadata: ObjectMeta {
+                name: Some(self.key.name().to_owned()),
+                namespace: self.key.namespace().map(str::to_owned),
+                uid: Some(self.uid.as_str().to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PodSpec {
+                termination_grace_period_seconds: Some(grace),
+                ..PodSpec::default()
+            }),
+            status: None,
+        }
     }
 
     /// The pod's grace period.

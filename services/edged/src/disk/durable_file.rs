@@ -37,10 +37,12 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     file.write_all(&bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    sync_parent(path)
+}
+
+/// Makes what was done to the name of a file durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
 /// Removes a file. Succeeds if there is none.
@@ -51,15 +53,15 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     or_absent(fs::remove_file(path))
 }
 
-/// [Removes](remove) a file, and syncs its directory: it does not come back after a loss of power.
+/// [Removes](remove) a file, and syncs its directory: it does not come back after a loss of power. Does nothing if there is
+/// no file.
 ///
 /// # Errors
 /// The errors of the file system.
 pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
-    remove(path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| sync_parent(path)),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn log_files(
         },
         _ => return Ok(Vec::new()),
     };
-    run_files(&dir, wanted)
+    Ok(files_of(&files, &dir, wanted))
 }
 
 /// The log files of one run in the folder `dir` of its container, oldest first.
@@ -72,17 +72,22 @@ pub(crate) fn log_files(
 /// # Errors
 /// The errors of the file system.
 pub(crate) fn run_files(dir: &Path, attempt: u32) -> io::Result<Vec<PathBuf>> {
+    Ok(files_of(&entries(dir)?, dir, attempt))
+}
+
+/// The log files of one run among those that were `found` in the folder `dir`, oldest first.
+fn files_of(found: &[fs::DirEntry], dir: &Path, attempt: u32) -> Vec<PathBuf> {
     let current = dir.join(format!("{attempt}.log"));
     // A rotation that was cut off leaves a gap.
     let before = format!("{attempt}.log.");
     let number = |entry: &fs::DirEntry| -> Option<u32> {
         entry.file_name().to_str()?.strip_prefix(&before)?.parse().ok()
     };
-    let mut numbers: Vec<u32> = entries(dir)?.iter().filter_map(number).collect();
+    let mut numbers: Vec<u32> = found.iter().filter_map(number).collect();
     numbers.sort_unstable_by_key(|number| Reverse(*number));
     let mut paths: Vec<_> = numbers.into_iter().map(|number| rotated(&current, number)).collect();
     paths.extend(current.exists().then_some(current));
-    Ok(paths)
+    paths
 }
 
 /// The log files of the runs from number `from` on in the folder `dir` of their container, by run, oldest first.
@@ -93,11 +98,7 @@ pub(crate) fn run_files_from(dir: &Path, from: u32) -> io::Result<Vec<PathBuf>> 
     let found = entries(dir)?;
     let numbers = found.iter().filter_map(|entry| run_of(&entry.path())).map(|(_, run)| run);
     let runs: BTreeSet<u32> = numbers.filter(|run| *run >= from).collect();
-    let mut paths = Vec::new();
-    for run in runs {
-        paths.extend(run_files(dir, run)?);
-    }
-    Ok(paths)
+    Ok(runs.into_iter().flat_map(|run| files_of(&found, dir, run)).collect())
 }
 
 /// The folder of a log file, and the number of the run that wrote it; `None` if the name is not that of a log file.

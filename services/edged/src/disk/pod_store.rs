@@ -122,7 +122,8 @@ impl PodStore {
     /// The errors of the file system. The pod has the record of before, if it had one.
     pub(crate) async fn insert_recovered(&self, record: &PodRecord) -> Result<(), FileError> {
         let _writing = self.writing.write().await;
-        if self.contains(&record.uid) && !self.unread().contains(&record.uid) {
+        let is_unread = self.with_unread(|unread| unread.contains(&record.uid));
+        if self.contains(&record.uid) && !is_unread {
             return Ok(());
         }
         self.write_record(record).await?;
@@ -132,7 +133,7 @@ impl PodStore {
 
     /// The pods whose records could not be read.
     pub(crate) fn unread(&self) -> BTreeSet<PodUid> {
-        self.with_unread(|unread| unread.iter().cloned().collect())
+        self.with_unread(|unread| unread.clone())
     }
 
     /// Nothing more will be known of these pods than the names of their logs.

@@ -1,6 +1,5 @@
 //! The end of all pods of a directory, while no pod worker uses it.
 
-use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -9,7 +8,7 @@ use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::{Edged, EdgedError, open_runtime, stray_pods};
+use super::{Edged, EdgedError, open_runtime, open_store, stray_pods};
 use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
@@ -41,11 +40,10 @@ impl Edged {
     /// See [`EdgedError`]. Nothing was ended.
     pub async fn end_pods(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
         let (runtime, noticed) = open(&config).await?;
-        if runtime.features().persistent {
-            // The others end in any case.
-            stray_pods::recover_again(&runtime, &PodStore::open(&config.dir)?).await;
-        }
-        end(config, &runtime, noticed, grace).await
+        let store = open_store(&runtime, &config.dir)?;
+        // The others end in any case.
+        stray_pods::recover_again(&runtime, &store).await;
+        end(config, &runtime, noticed, store.pods(), grace).await
     }
 
     /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
@@ -59,10 +57,9 @@ impl Edged {
     pub async fn clear(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
         let (dir, removed_at_once) = (config.dir.clone(), config.settings.remove_workers);
         let (runtime, noticed) = open(&config).await?;
-        if runtime.features().persistent {
-            stray_pods::recover(&runtime, &PodStore::open(&config.dir)?).await?;
-        }
-        let pods = end(config, &runtime, noticed, grace).await?;
+        let store = open_store(&runtime, &dir)?;
+        stray_pods::recover(&runtime, &store).await?;
+        let pods = end(config, &runtime, noticed, store.pods(), grace).await?;
         if !pods.left.is_empty() {
             let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
@@ -70,6 +67,7 @@ impl Edged {
         if !runtime.features().persistent {
             return Ok(pods);
         }
+        // The pod worker has written by a store of its own.
         let store = PodStore::open(&dir)?;
         let records = store.pods();
         let removals = stream::iter(records.iter().map(|record| remove(&runtime, &store, record)));
@@ -88,23 +86,17 @@ async fn end(
     config: EdgedConfig,
     runtime: &NodeRuntime,
     noticed: mpsc::Receiver<PodUid>,
+    records: Vec<PodRecord>,
     grace: Duration,
 ) -> Result<EndedPods, EdgedError> {
     let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
-    let records = records(runtime, &config.dir)?.into_iter();
-    let mut running: Vec<_> = records.filter(|pod| runs(runtime, pod)).collect();
+    let mut running: Vec<_> = records.into_iter().filter(|pod| runs(runtime, pod)).collect();
     running.sort_by(|one, other| one.key.cmp(&other.key));
     if !running.is_empty() {
         Edged::start(config, edge, runtime.clone(), noticed, Some(grace))?.ended().await;
     }
     let (left, ended) = running.into_iter().partition(|pod| runs(runtime, pod));
     Ok(EndedPods { ended, left })
-}
-
-/// The records of pods that outlive their pod worker.
-fn records(runtime: &NodeRuntime, dir: &Path) -> Result<Vec<PodRecord>, EdgedError> {
-    let is_persistent = runtime.features().persistent;
-    Ok(if is_persistent { PodStore::open(dir)?.pods() } else { Vec::new() })
 }
 
 fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {

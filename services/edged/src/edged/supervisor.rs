@@ -13,8 +13,7 @@ use headwater_object::host_ports::{HostPort, host_ports};
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::{Operation, WatchEvent};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
@@ -579,7 +578,9 @@ impl Supervisor {
     fn remembered(&self, record: &PodRecord) -> CompressedObject<Pod> {
         let ending = self.shared.store.ending(&record.uid);
         let ending = ending.and_then(|pod| CompressedObject::encode(&pod).ok());
-        ending.unwrap_or_else(|| object_of(record))
+        ending.unwrap_or_else(|| {
+            CompressedObject::encode(&record.object()).expect("the object contains no time")
+        })
     }
 
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
@@ -614,22 +615,6 @@ impl Supervisor {
 
 fn ports_of(pod: &Pod) -> Vec<HostPort> {
     pod.spec.as_ref().map(host_ports).unwrap_or_default()
-}
-
-/// A pod object with the facts of a record, for a pod whose object is gone.
-fn object_of(record: &PodRecord) -> CompressedObject<Pod> {
-    let grace = i64::try_from(record.grace_seconds).unwrap_or(i64::MAX);
-    let pod = Pod {
-        metadata: ObjectMeta {
-            name: Some(record.key.name().to_owned()),
-            namespace: record.key.namespace().map(str::to_owned),
-            uid: Some(record.uid.as_str().to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(PodSpec { termination_grace_period_seconds: Some(grace), ..PodSpec::default() }),
-        status: None,
-    };
-    CompressedObject::encode(&pod).expect("the object contains no time")
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -4,8 +4,7 @@
 //! A record has the grace period of a pod. That is all that a pod without preStop hooks and sidecars needs; of any other one the
 //! containers are written down, with what their end depends on.
 
-use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod};
 
 use super::Worker;
 use crate::pod::{self, PodRecord};
@@ -38,22 +37,11 @@ fn of(record: &PodRecord, pod: &Pod) -> Option<Pod> {
         return None;
     }
     let all = |containers: &[Container]| containers.iter().map(reduced).collect::<Vec<_>>();
-    let init = Some(all(pod::init_containers(pod))).filter(|init| !init.is_empty());
-    Some(Pod {
-        metadata: ObjectMeta {
-            name: Some(record.key.name().to_owned()),
-            namespace: record.key.namespace().map(str::to_owned),
-            uid: Some(record.uid.as_str().to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(PodSpec {
-            containers: all(pod::main_containers(pod)),
-            init_containers: init,
-            termination_grace_period_seconds: i64::try_from(record.grace_seconds).ok(),
-            ..PodSpec::default()
-        }),
-        status: None,
-    })
+    let mut ending = record.object();
+    let spec = ending.spec.get_or_insert_default();
+    spec.containers = all(pod::main_containers(pod));
+    spec.init_containers = Some(all(pod::init_containers(pod))).filter(|init| !init.is_empty());
+    Some(ending)
 }
 
 /// The container with what its end depends on. A hook may name one of its ports.

@@ -38,9 +38,6 @@ impl PodStore {
         let Some(path) = self.paths.as_ref().map(|paths| paths.former_runs(pod)) else {
             return Ok(());
         };
-        if !path.exists() {
-            return Ok(());
-        }
         let remove =
             move || durable_file::remove_durably(&path).map_err(FileError::new("remove", &path));
         blocking(remove).await
