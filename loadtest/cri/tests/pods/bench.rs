@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cri::CriSettings;
+use headwater_cri::client::CriClient;
+use headwater_cri::proto::{ListPodSandboxRequest, PodSandbox};
 use headwater_cri::spec::Forbidden;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Twin};
 use headwater_devices::DevicePlugins;
@@ -213,6 +215,29 @@ pub(crate) fn start_twin() -> (TempDir, Twin) {
     let scratch = tempfile::tempdir().expect("a folder");
     let twin = Twin::start(&scratch.path().join("cri.sock")).expect("a twin");
     (scratch, twin)
+}
+
+/// A twin in a folder, and the pod worker of one test on it.
+pub(crate) async fn on_a_twin() -> (TempDir, Twin, Bench, Handle) {
+    on_a_twin_with(|_| {}).await
+}
+
+/// The same, with other settings.
+pub(crate) async fn on_a_twin_with(
+    set: impl FnOnce(&mut Settings),
+) -> (TempDir, Twin, Bench, Handle) {
+    let (scratch, twin) = start_twin();
+    twin.add_image(BUSYBOX_IMAGE);
+    let mut bench = Bench::new(twin.socket());
+    set(&mut bench.settings);
+    let edged = bench.edged().await;
+    (scratch, twin, bench, edged)
+}
+
+/// The sandboxes of a runtime.
+pub(crate) async fn sandboxes(client: &CriClient) -> Vec<PodSandbox> {
+    let listed = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
+    listed.expect("a list").items
 }
 
 /// The log files of a pod's container, which has the pod's name.

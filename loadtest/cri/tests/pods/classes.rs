@@ -1,10 +1,9 @@
 //! RuntimeClasses on a real containerd.
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::ListPodSandboxRequest;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running};
+use crate::bench::{Bench, is_running, sandboxes};
 use crate::life::{FOREVER, gone, start};
 
 pub(crate) fn class(name: &str, handler: &str) -> Value {
@@ -42,9 +41,8 @@ async fn a_pod_runs_by_the_handler_of_its_class_and_waits_until_the_node_knows_i
     bench.edge.apply(&class("own", "second"));
     bench.status("own", "a running pod", is_running).await;
     let client = CriClient::new(containerd.socket());
-    let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
-    let handlers: Vec<_> =
-        listed.expect("a list").items.into_iter().map(|it| it.runtime_handler).collect();
+    let listed = sandboxes(&client).await.into_iter();
+    let handlers: Vec<_> = listed.map(|it| it.runtime_handler).collect();
     assert_eq!(handlers, ["second"]);
 
     // The class names a handler that the runtime does not have.

@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::{ListContainersRequest, ListPodSandboxRequest};
-use headwater_cri_lab::{
-    BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
-};
-use headwater_edged::{Handle, Settings};
-use tempfile::TempDir;
+use headwater_cri::proto::ListContainersRequest;
+use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart};
 
-use crate::bench::{Bench, is_running, start_twin, until};
+use crate::bench::{is_running, on_a_twin, on_a_twin_with, sandboxes, until};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -23,21 +19,6 @@ pub(crate) const RATES: FaultRates = FaultRates {
     doubled_events: 200,
     late_events: 200,
 };
-
-/// A twin in a folder, and the pod worker of one test on it.
-async fn on_a_twin() -> (TempDir, Twin, Bench, Handle) {
-    on_a_twin_with(|_| {}).await
-}
-
-/// The same, with other settings.
-async fn on_a_twin_with(set: impl FnOnce(&mut Settings)) -> (TempDir, Twin, Bench, Handle) {
-    let (scratch, twin) = start_twin();
-    twin.add_image(BUSYBOX_IMAGE);
-    let mut bench = Bench::new(twin.socket());
-    set(&mut bench.settings);
-    let edged = bench.edged().await;
-    (scratch, twin, bench, edged)
-}
 
 /// The pod worker lists so often that a test waits for several lists.
 const OFTEN: Duration = Duration::from_millis(200);
@@ -61,8 +42,7 @@ const CALLS: [&str; 13] = [
 
 /// The sandboxes with the containers in them, by name and number.
 async fn names(client: &CriClient) -> (Vec<u32>, Vec<(String, u32)>) {
-    let sandboxes = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
-    let sandboxes = sandboxes.expect("a list").items.into_iter();
+    let sandboxes = sandboxes(client).await.into_iter();
     let containers = client.list_containers(ListContainersRequest::default()).await;
     let containers = containers.expect("a list").containers.into_iter();
     let sandboxes = sandboxes.filter_map(|it| Some(it.metadata?.attempt));

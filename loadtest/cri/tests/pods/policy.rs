@@ -1,20 +1,19 @@
 //! Pods that run when the node begins to forbid what they are.
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::{ListPodSandboxRequest, PodSandboxState};
+use headwater_cri::proto::PodSandboxState;
 use headwater_cri::spec::POD_NAME;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd};
+use headwater_cri_lab::Containerd;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, start_twin, until};
+use crate::bench::{is_running, on_a_twin, sandboxes, until};
 
 const REASON: &str = "CreateContainerConfigError";
 const WORDS: &str = "spec.hostNetwork: the node forbids it";
 
 /// Whether the sandbox of this pod is closed.
 async fn is_closed(client: &CriClient, pod: &str) -> Option<()> {
-    let listed = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
-    let mut sandboxes = listed.expect("a list").items.into_iter();
+    let mut sandboxes = sandboxes(client).await.into_iter();
     let sandbox = sandboxes.find(|it| it.labels.get(POD_NAME).is_some_and(|name| name == pod))?;
     (sandbox.state() == PodSandboxState::SandboxNotready).then_some(())
 }
@@ -24,14 +23,11 @@ async fn a_pod_that_the_node_forbids_meanwhile_ends_and_fails_with_the_words_for
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin) = start_twin();
-    twin.add_image(BUSYBOX_IMAGE);
+    let (_scratch, twin, mut bench, edged) = on_a_twin().await;
     let client = CriClient::new(twin.socket());
-    let mut bench = Bench::new(twin.socket());
     let mut allowed = bench.pod("allowed", "");
     allowed["spec"]["hostNetwork"] = json!(false);
     let pods = [allowed, bench.pod("web", "")];
-    let edged = bench.edged().await;
     pods.iter().for_each(|pod| bench.edge.apply(pod));
     for name in ["allowed", "web"] {
         bench.status(name, "a running pod", is_running).await;

@@ -1,11 +1,10 @@
 //! The restart of all containers of a pod: on containerd, and on the twin, whose calls fail by a seed.
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::ListPodSandboxRequest;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd};
+use headwater_cri_lab::Containerd;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, start_twin};
+use crate::bench::{Bench, is_running, on_a_twin, sandboxes};
 use crate::faults::RATES;
 use crate::life::{FOREVER, gone, start};
 
@@ -37,9 +36,8 @@ fn run_again(status: &Value, restarts: u64) -> bool {
 }
 
 /// The numbers of all sandboxes.
-async fn sandboxes(client: &CriClient) -> Vec<u32> {
-    let list = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.expect("a list");
-    list.items.into_iter().filter_map(|it| Some(it.metadata?.attempt)).collect()
+async fn sandbox_numbers(client: &CriClient) -> Vec<u32> {
+    sandboxes(client).await.into_iter().filter_map(|it| Some(it.metadata?.attempt)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +51,7 @@ async fn all_containers_restart_in_the_sandbox_that_is_there() {
     let status = bench.status("source", "the restarted pod", |status| run_again(status, 1)).await;
     assert_eq!(bench.starts("source"), 2, "{status}");
     let client = CriClient::new(containerd.socket());
-    assert_eq!(sandboxes(&client).await, [0], "the sandbox stays");
+    assert_eq!(sandbox_numbers(&client).await, [0], "the sandbox stays");
     bench.delete(&pod).await;
     gone(&containerd, &["source"]).await;
     edged.stop().await;
@@ -66,10 +64,7 @@ async fn a_restart_of_all_containers_happens_once_whatever_fails() {
     }
     for seed in SEEDS {
         eprintln!("seed {seed}");
-        let (_scratch, twin) = start_twin();
-        twin.add_image(BUSYBOX_IMAGE);
-        let bench = Bench::new(twin.socket());
-        let edged = bench.edged().await;
+        let (_scratch, twin, bench, edged) = on_a_twin().await;
         let pod = pod(&bench, "");
         bench.edge.apply(&pod);
         bench.status("source", "a running pod", |status| run_again(status, 0)).await;

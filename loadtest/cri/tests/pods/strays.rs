@@ -8,7 +8,7 @@ use std::time::Duration;
 use headwater_cri::CriSettings;
 use headwater_cri::client::CriClient;
 use headwater_cri::proto::{
-    ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
+    PodSandbox, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
 };
 use headwater_cri::spec::{DIR_LABEL, NODE_LABEL, POD_NAME, POD_UID};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, Twin};
@@ -20,7 +20,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::bench::{Bench, is_running, start_twin, uid, until};
+use crate::bench::{
+    Bench, is_running, on_a_twin, on_a_twin_with, sandboxes, start_twin, uid, until,
+};
 use crate::fake_edge::statuses;
 
 /// Opens the runtime of a twin, which refuses so many lists of sandboxes from then on.
@@ -45,11 +47,6 @@ impl RuntimeOpener for TwinOpener {
         (0..self.refused).for_each(|_| self.twin.fail_next("ListPodSandbox", Fault::Refused));
         Ok(runtime)
     }
-}
-
-async fn sandboxes(client: &CriClient) -> Vec<PodSandbox> {
-    let listed = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
-    listed.expect("a list").items
 }
 
 /// Whether these sandboxes are left, and no other.
@@ -78,12 +75,9 @@ async fn a_pod_without_a_record_ends_and_those_of_other_nodes_stay() {
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin) = start_twin();
-    twin.add_image(BUSYBOX_IMAGE);
+    let often = Duration::from_millis(200);
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.relist = often).await;
     let client = CriClient::new(twin.socket());
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.relist = Duration::from_millis(200);
-    let edged = bench.edged().await;
     for name in ["web", "stays"] {
         bench.edge.apply(&bench.pod(name, ""));
         bench.status(name, "a running pod", is_running).await;
@@ -134,12 +128,8 @@ async fn a_pod_that_runs_without_a_record_is_no_new_one_though_the_runtime_names
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin) = start_twin();
-    twin.add_image(BUSYBOX_IMAGE);
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.pods_max = 1).await;
     let client = CriClient::new(twin.socket());
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.pods_max = 1;
-    let edged = bench.edged().await;
     bench.edge.apply(&bench.pod("stays", ""));
     bench.status("stays", "a running pod", is_running).await;
     edged.stop().await;
@@ -219,12 +209,9 @@ async fn another_runtime_takes_over_only_once_every_pod_without_a_record_is_name
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin) = start_twin();
-    twin.add_image(BUSYBOX_IMAGE);
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
     let twin = Arc::new(twin);
     let client = CriClient::new(twin.socket());
-    let bench = Bench::new(twin.socket());
-    let edged = bench.edged().await;
     bench.edge.apply(&bench.pod("web", ""));
     bench.status("web", "a running pod", is_running).await;
     edged.stop().await;
@@ -240,9 +227,7 @@ async fn another_runtime_takes_over_only_once_every_pod_without_a_record_is_name
     };
     let error = clear(REFUSED).await.expect_err("the runtime does not name the pod");
     assert!(matches!(error, EdgedError::Strays(_)), "{error}");
-    while twin.has_planned_fault() {
-        let _ = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
-    }
+    twin.forget_planned_faults();
     assert_eq!(sandboxes(&client).await.len(), 1, "nothing was ended");
     let ended = clear(0).await.expect("the pod ends").ended;
     let names: Vec<_> = ended.iter().map(|pod| pod.key.to_string()).collect();

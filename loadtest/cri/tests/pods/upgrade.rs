@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::ListPodSandboxRequest;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Restart};
+use headwater_edged::Settings;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, start_twin, until};
+use crate::bench::{Bench, is_running, on_a_twin_with, sandboxes, start_twin, until};
 use crate::classes::{class, pod, waiting};
 
 /// The pod worker looks at its pods so often that a test waits for several looks.
 const OFTEN: Duration = Duration::from_millis(200);
+
+/// The pod worker reads the facts of its node so often that a test does not wait for them.
+const NODE_CHECK: Duration = Duration::from_millis(50);
 
 /// Waits until the latest Node has this version of the runtime, and returns the handlers that it states.
 async fn handlers(bench: &Bench, version: &str) -> Value {
@@ -31,10 +34,8 @@ async fn a_node_states_the_version_and_the_handlers_of_a_runtime_that_was_upgrad
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, mut twin) = start_twin();
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.node_check = Duration::from_millis(50);
-    let edged = bench.edged().await;
+    let often = |settings: &mut Settings| settings.node_check = NODE_CHECK;
+    let (_scratch, mut twin, bench, edged) = on_a_twin_with(often).await;
     assert_eq!(handlers(&bench, "containerd://1.6.20-twin").await, Value::Null);
     twin.stop().await;
     twin.upgrade("2.4.2-twin", &["", "runc"]);
@@ -50,10 +51,8 @@ async fn the_events_of_another_runtime_are_followed_once_it_says_what_it_is() {
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, mut twin) = start_twin();
-    let mut bench = Bench::new(twin.socket());
-    bench.settings.node_check = Duration::from_millis(50);
-    let edged = bench.edged().await;
+    let often = |settings: &mut Settings| settings.node_check = NODE_CHECK;
+    let (_scratch, mut twin, bench, edged) = on_a_twin_with(often).await;
     handlers(&bench, "containerd://1.6.20-twin").await;
     assert_eq!(twin.calls("GetContainerEvents"), 0, "containerd has events of its own");
     twin.stop().await;
@@ -87,8 +86,7 @@ async fn a_pod_that_waits_for_a_handler_starts_once_the_upgraded_runtime_has_it(
     twin.restart(Restart::Kept).await.expect("it serves again");
     bench.status("own", "a running pod", is_running).await;
     let client = CriClient::new(twin.socket());
-    let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
-    let sandboxes = listed.expect("a list").items.into_iter();
+    let sandboxes = sandboxes(&client).await.into_iter();
     assert_eq!(sandboxes.map(|it| it.runtime_handler).collect::<Vec<_>>(), ["second"]);
     bench.delete(&own).await;
     edged.stop().await;
