@@ -106,8 +106,11 @@ impl Gateway {
             let words = std::fs::read(format!("/proc/{id}/cmdline"));
             words.is_ok_and(|words| words == command.as_bytes())
         };
-        let id = processes().find(runs).and_then(|id| i32::try_from(id).ok());
-        let id = Pid::from_raw(id.tried("no container runs")?);
+        // The runtime reports a start before the process runs its command.
+        let id = wait("the process of the container", || {
+            processes().find(runs).and_then(|id| i32::try_from(id).ok())
+        })?;
+        let id = Pid::from_raw(id);
         let at = Instant::now();
         kill(id, Signal::SIGKILL).tried("its end")?;
         Ok(at)

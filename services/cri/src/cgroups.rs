@@ -288,12 +288,10 @@ impl Cgroups {
             true => ("cpu.weight", weight(SHARES_MIN), WEIGHT_MAX),
             false => ("cpu.shares", SHARES_MIN, SHARES_MAX),
         };
+        // Pods that request nothing are not read: their number does not count.
         let is_best_effort = class.to_string_lossy().contains(BEST_EFFORT);
-        let pods = fs::read_dir(&dir)?.flatten().filter(|entry| entry.path().is_dir());
-        let shares = pods.filter(|_| !is_best_effort).filter_map(|pod| {
-            fs::read_to_string(pod.path().join(file)).ok()?.trim().parse::<u64>().ok()
-        });
-        let sum = shares.fold(0, u64::saturating_add).clamp(least, most);
+        let sum = if is_best_effort { 0 } else { shares_below(&dir, file)? };
+        let sum = sum.clamp(least, most);
         write(&dir.join(file), &sum.to_string())
     }
 
@@ -311,6 +309,17 @@ fn slice_path(slice: &str) -> PathBuf {
     let name = slice.strip_suffix(".slice").unwrap_or(slice);
     let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
     ends.map(|end| format!("{}.slice", &name[..end])).collect()
+}
+
+/// The sum of the shares of the pods of a class.
+fn shares_below(class: &Path, file: &str) -> io::Result<u64> {
+    // A class has dozens of files beside its pods. The type of an entry is known without a look at the entry.
+    let is_pod = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
+    let pods = fs::read_dir(class)?.flatten().filter(is_pod);
+    let shares = pods.filter_map(|pod| {
+        fs::read_to_string(pod.path().join(file)).ok()?.trim().parse::<u64>().ok()
+    });
+    Ok(shares.fold(0, u64::saturating_add))
 }
 
 /// `cpu.weight` of so many shares (`pkg/kubelet/cm/cgroup_v2_manager_linux.go`, `cpuSharesToCPUWeight`).
