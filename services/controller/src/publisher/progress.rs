@@ -10,7 +10,8 @@ pub struct Progress {
     pub epoch: WriterEpoch,
     /// Whether the sources have listed and the log holds everything that they listed.
     pub reconciled: bool,
-    /// Events that this process appended.
+    /// Events that this process appended. It wakes no reader of the progress: another change shows it to those that
+    /// wait, and a read shows it at any time.
     pub appended: u64,
     /// Whether another controller writes the log, and this one is its standby.
     pub is_standby: bool,

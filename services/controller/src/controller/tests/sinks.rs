@@ -114,3 +114,19 @@ async fn changes_are_gathered_for_the_removal_of_pods_only_where_a_writer_needs_
     assert!(!is_watched(&running), "no source wants removals");
     running.controller.stop().await;
 }
+
+#[tokio::test]
+async fn an_append_wakes_no_reader_of_the_progress() {
+    // No heartbeat comes meanwhile: that one is news.
+    let timings = WriterTimings { heartbeat_interval: SOON * 6, ..WriterTimings::default() };
+    let world = World { timings, ..World::new() };
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let mut progress = running.controller.progress();
+    let before = progress.borrow_and_update().appended;
+    running.set(config("c", 1, "x")).await;
+    let is_appended = async || running.controller.progress().borrow().appended > before;
+    until_true("the append", is_appended).await;
+    assert!(!progress.has_changed().expect("it runs"), "a count is no news");
+    running.controller.stop().await;
+}
