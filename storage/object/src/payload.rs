@@ -152,13 +152,17 @@ fn gated_conditions(pod: &Value) -> Option<Value> {
     (!kept.is_empty()).then_some(Value::Array(kept))
 }
 
-/// Serializes with sorted keys, for both map types of `serde_json`.
+/// Serializes with sorted keys, for both map types of `serde_json`: one is sorted, and one keeps the order of insertion.
 struct Canonical<'a>(&'a Value);
 
 impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Array(items) => to.collect_seq(items.iter().map(Canonical)),
+            // The map type of this build is sorted: nothing is to be sorted again.
+            Value::Object(fields) if fields.keys().is_sorted() => {
+                to.collect_map(fields.iter().map(|(key, value)| (key, Canonical(value))))
+            }
             Value::Object(fields) => {
                 let sorted: BTreeMap<&str, &Value> =
                     fields.iter().map(|(key, value)| (key.as_str(), value)).collect();
