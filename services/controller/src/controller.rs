@@ -129,7 +129,7 @@ impl Controller {
         }
         let interest = SharedInterest::from(interest);
         let changes = ChangeFeed::new();
-        let (uses, uses_version) = watch::channel(0);
+        let (missing, missing_version) = watch::channel(0);
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
         let (states, source_states) = watch::channel(SourceStates::default());
         let (failed, stopped_sources) = mpsc::channel(1);
@@ -149,7 +149,7 @@ impl Controller {
             address: dependencies.address,
             interest: interest.clone(),
             changes: changes.clone(),
-            uses,
+            missing,
             nodes: dependencies.nodes,
             source,
             group_events: dependencies.group_events,
@@ -201,7 +201,7 @@ impl Controller {
         };
         let set_context = SetContext {
             published: earlier,
-            wanted: Wanted::new(interest, uses_version),
+            wanted: Wanted::new(interest, missing_version),
             workloads: WorkloadContext { reports, workloads, role: role_receiver },
             events,
             states: SourceStateSender::new(

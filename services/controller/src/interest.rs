@@ -64,8 +64,8 @@ pub struct Interest {
     users: HashMap<ResourceKey, Users>,
     /// The keys of `users` that are not in `objects`.
     missing: BTreeSet<ResourceKey>,
-    /// Increases when the keys of `users` change.
-    uses_version: u64,
+    /// Increases when `missing` changes, but for an object that comes: its source knows.
+    missing_version: u64,
     /// Whether an object is forgotten with its last use.
     forgets_unused: bool,
     /// How many uses were visited, so that a test can measure the cost of a change.
@@ -197,7 +197,7 @@ impl Interest {
         }
         self.objects.remove(key);
         if self.users.contains_key(key) {
-            self.missing.insert(key.clone());
+            self.note_missing(key);
         }
         affected
     }
@@ -333,10 +333,10 @@ impl Interest {
         self.missing.iter()
     }
 
-    /// The version of the set of objects that the nodes' streams name: it increases with each
-    /// change of that set.
-    pub fn uses_version(&self) -> u64 {
-        self.uses_version
+    /// The version of the set of [missing](Interest::missing) objects: it increases with each change of that set, but
+    /// for an object that comes.
+    pub fn missing_version(&self) -> u64 {
+        self.missing_version
     }
 
     fn assigned_streams(&self, node: &NodeName) -> Applied {
@@ -421,17 +421,23 @@ impl Interest {
             Entry::Occupied(mut users) => users.get_mut().insert(node.clone()),
             Entry::Vacant(none) => {
                 none.insert(Users::One(node.clone()));
-                self.uses_version += 1;
             }
         }
         let Some(object) = self.objects.get(key) else {
-            self.missing.insert(key.clone());
+            self.note_missing(key);
             return;
         };
         for name in names(object) {
             self.acquire(node, &name, affected);
         }
         affected.push(entry_of(node, key));
+    }
+
+    /// Notes that some stream names an object that does not exist.
+    fn note_missing(&mut self, key: &ResourceKey) {
+        if self.missing.insert(key.clone()) {
+            self.missing_version += 1;
+        }
     }
 
     /// Removes a use of `key` on `node`. The last use removes the object, and after it what the
@@ -453,8 +459,9 @@ impl Interest {
             && users.remove(node)
         {
             self.users.remove(key);
-            self.missing.remove(key);
-            self.uses_version += 1;
+            if self.missing.remove(key) {
+                self.missing_version += 1;
+            }
             is_unused = true;
         }
         let Some(object) = self.objects.get(key) else { return };

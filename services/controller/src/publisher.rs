@@ -134,8 +134,8 @@ pub(crate) struct PublisherDependencies {
     pub(crate) interest: SharedInterest,
     /// Gets the keys of the objects that change.
     pub(crate) changes: ChangeFeed,
-    /// Gets the version of the set of used objects.
-    pub(crate) uses: watch::Sender<u64>,
+    /// Gets the version of the set of missing objects.
+    pub(crate) missing: watch::Sender<u64>,
     /// Nodes that exist before they have a pod.
     pub(crate) nodes: Vec<NodeName>,
     /// The events of the sources.
@@ -213,7 +213,7 @@ impl Publisher {
         let mut intake = Intake::new(
             dependencies.interest,
             dependencies.changes,
-            dependencies.uses,
+            dependencies.missing,
             dependencies.notices,
             identities,
             metrics.clone(),

@@ -444,3 +444,25 @@ fn a_volume_attachment_is_for_the_node_in_its_spec() {
     interest.apply(Object::from_value(value).expect("a valid object"));
     assert_eq!(wanted(&interest, "node/a"), ["null/volumeattachment/csi-1"]);
 }
+
+#[test]
+fn a_pod_whose_objects_are_all_there_changes_nothing_of_what_is_missing() {
+    let mut interest = Interest::new();
+    interest.apply(pod("p", "a", &["s"]));
+    let first = interest.missing_version();
+    assert!(first > 0, "the secret of the first pod is missing");
+    interest.apply(secret("s"));
+    for n in 0..10 {
+        interest.apply(pod(&format!("p{n}"), "a", &["s"]));
+    }
+    remove(&mut interest, &pod("p3", "a", &["s"]));
+    assert_eq!(interest.missing_version(), first, "no source has to look");
+    interest.apply(pod("q", "a", &["t"]));
+    let second = interest.missing_version();
+    assert!(second > first, "another secret is missing");
+    remove(&mut interest, &pod("q", "a", &["t"]));
+    let third = interest.missing_version();
+    assert!(third > second, "and no stream names it any more");
+    remove(&mut interest, &secret("s"));
+    assert!(interest.missing_version() > third, "what pods name was removed");
+}

@@ -21,8 +21,8 @@ pub(super) struct Intake {
     interest: SharedInterest,
     /// Gets the keys of the objects that changed.
     changes: ChangeFeed,
-    /// The version of the set of used objects, for the sources.
-    uses: watch::Sender<u64>,
+    /// The version of the set of missing objects, for the sources.
+    missing: watch::Sender<u64>,
     notices: mpsc::Sender<Notice>,
     identities: IdentityMap,
     has_listed: bool,
@@ -46,12 +46,12 @@ impl Intake {
     pub(super) fn new(
         interest: SharedInterest,
         changes: ChangeFeed,
-        uses: watch::Sender<u64>,
+        missing: watch::Sender<u64>,
         notices: mpsc::Sender<Notice>,
         identities: IdentityMap,
         metrics: PublisherMetrics,
     ) -> Self {
-        Self { interest, changes, uses, notices, identities, has_listed: false, metrics }
+        Self { interest, changes, missing, notices, identities, has_listed: false, metrics }
     }
 
     /// Whether the sources have listed. Before that the absence of an object means nothing.
@@ -67,7 +67,7 @@ impl Intake {
         }
         drop(interest);
         self.changes.publish_everything();
-        self.publish_uses();
+        self.publish_missing();
     }
 
     /// Applies events in order.
@@ -118,7 +118,7 @@ impl Intake {
             }));
         }
         self.changes.publish(group);
-        self.publish_uses();
+        self.publish_missing();
         IntakeChanges { entries, spans }
     }
 
@@ -129,7 +129,7 @@ impl Intake {
         group.object(key);
         group.nodes_of(&affected);
         self.changes.publish(group);
-        self.publish_uses();
+        self.publish_missing();
         affected.into_iter().map(EntryChange::from).collect()
     }
 
@@ -224,10 +224,10 @@ impl Intake {
         spans::source_change(cause, key, kind.name())
     }
 
-    /// Notifies the sources when the set of used objects has changed.
-    fn publish_uses(&self) {
-        let version = self.interest.read().uses_version();
-        self.uses.send_if_modified(|seen| std::mem::replace(seen, version) != version);
+    /// Notifies the sources when the set of missing objects has changed. A pod whose objects are all there wakes none.
+    fn publish_missing(&self) {
+        let version = self.interest.read().missing_version();
+        self.missing.send_if_modified(|seen| std::mem::replace(seen, version) != version);
     }
 }
 

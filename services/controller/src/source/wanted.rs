@@ -14,7 +14,7 @@ use crate::interest::SharedInterest;
 #[derive(Clone, Debug)]
 pub struct Wanted {
     interest: SharedInterest,
-    /// The version of the set.
+    /// The version of the set of missing objects.
     version: watch::Receiver<u64>,
 }
 
@@ -33,7 +33,8 @@ impl Wanted {
         self.interest.read().missing().cloned().collect()
     }
 
-    /// Returns once the set has changed since the last call; never after the controller stopped.
+    /// Returns once the set of [missing](Wanted::missing) objects has changed since the last call, but for objects that
+    /// came; never after the controller stopped.
     pub async fn changed(&mut self) {
         if self.version.changed().await.is_err() {
             std::future::pending::<()>().await;
