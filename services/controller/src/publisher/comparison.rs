@@ -305,7 +305,7 @@ impl Publisher {
 
     fn differences(
         &self,
-        log: &WritableLog,
+        log: &mut WritableLog,
         changes: Vec<EntryChange>,
     ) -> Result<Vec<Draft>, PublishError> {
         // The last change of an entry made it what it is now.

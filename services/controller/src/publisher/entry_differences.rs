@@ -13,7 +13,7 @@ use crate::interest::EntryId;
 /// other: the object is unpacked and hashed once, and their drafts have the same bytes in memory.
 pub(super) struct EntryDifferences<'p> {
     intake: &'p Intake,
-    log: &'p WritableLog,
+    log: &'p mut WritableLog,
     /// An object that more nodes use is shared; `None`: none is.
     users_max: Option<usize>,
     /// The object of the last entry.
@@ -31,7 +31,7 @@ struct DesiredObject {
 impl<'p> EntryDifferences<'p> {
     /// Compares the objects of `intake` with the entries of `log`. With `shares_objects`, the log
     /// has an object once in a partition if two nodes or more of each partition use it on average.
-    pub(super) fn new(intake: &'p Intake, log: &'p WritableLog, shares_objects: bool) -> Self {
+    pub(super) fn new(intake: &'p Intake, log: &'p mut WritableLog, shares_objects: bool) -> Self {
         let users_max = shares_objects.then(|| log.partitions());
         Self { intake, log, users_max, desired: None }
     }

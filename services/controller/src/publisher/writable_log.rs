@@ -176,9 +176,9 @@ impl WritableLog {
         }
     }
 
-    /// As [`WritableLog::entry`], without the object.
+    /// As [`WritableLog::entry`], without the object. The fold keeps the summaries of what it folded in memory.
     pub(super) fn entry_summary(
-        &self,
+        &mut self,
         stream: &StreamId,
         key: &EntryKey,
     ) -> Result<Option<EntrySummary>, EngineError> {
@@ -187,7 +187,7 @@ impl WritableLog {
             Some(InFlightEntry::Applied { object_hash, applied, .. }) => {
                 Ok(Some(EntrySummary { uid: applied.uid, object_hash, body: None }))
             }
-            None => StreamReader::new(&*self.engine).summary(stream, key),
+            None => self.follower.state_mut().entry_summary(stream, key),
         }
     }
 
