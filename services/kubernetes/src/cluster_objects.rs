@@ -72,6 +72,8 @@ pub(crate) struct ClusterObjects<U> {
     named: Option<NamedObjects>,
     /// The objects that cannot be carried, and why.
     unfit: BTreeMap<(Kind, String), UnfitObject>,
+    /// Whether `unfit` has changed since [`ClusterObjects::take_unfit_change`].
+    unfit_changed: bool,
     /// Whether an object that is missing may still be on its way to the controller.
     awaits_delivery: bool,
     now_ms: u64,
@@ -102,6 +104,7 @@ impl<U: Uses> ClusterObjects<U> {
             refused: BTreeSet::new(),
             named: Some(NamedObjects::default()),
             unfit: BTreeMap::new(),
+            unfit_changed: false,
             awaits_delivery: false,
             now_ms: 0,
         }
@@ -125,7 +128,9 @@ impl<U: Uses> ClusterObjects<U> {
             Step::InitDone { order } => {
                 self.fetches.note_list(kind);
                 let gone = self.objects(kind).end_list(order);
+                let before = self.unfit.len();
                 self.unfit.retain(|(of, _), unfit| *of != kind || unfit.is_listed);
+                self.unfit_changed |= self.unfit.len() != before;
                 gone.into_iter().flat_map(|(key, uid)| self.gone(kind, key, uid)).collect()
             }
             Step::InitApply(raw) | Step::Apply(raw) => self.apply(kind, raw),
@@ -273,6 +278,12 @@ impl<U: Uses> ClusterObjects<U> {
         self.fetches.start()
     }
 
+    /// Whether [`ClusterObjects::unfit`] may have changed since the last call. There may be a thousand, and an event comes
+    /// often.
+    pub(crate) fn take_unfit_change(&mut self) -> bool {
+        std::mem::take(&mut self.unfit_changed)
+    }
+
     /// The objects that cannot be carried, in words.
     pub(crate) fn unfit(&self) -> impl Iterator<Item = String> {
         self.unfit.iter().map(|((_, name), unfit)| format!("{name}: {}", unfit.reason))
@@ -313,7 +324,7 @@ impl<U: Uses> ClusterObjects<U> {
         };
         let is_new = !objects.has(&key);
         let is_news = objects.note(&object, origin, order, now_ms);
-        self.unfit.remove(&(kind, name));
+        self.forget_unfit(kind, name);
         self.fetches.cancel(kind, &key);
         if !is_news {
             return Vec::new();
@@ -326,7 +337,7 @@ impl<U: Uses> ClusterObjects<U> {
     }
 
     fn delete(&mut self, kind: Kind, raw: &RawObject) -> Vec<Change> {
-        self.unfit.remove(&(kind, raw.described(kind)));
+        self.forget_unfit(kind, raw.described(kind));
         let Ok(key) = raw.key(kind) else { return Vec::new() };
         self.fetches.note(kind, &key, raw.node().as_ref());
         let is_sent = self.objects(kind).delete(&key, raw.uid());
@@ -403,7 +414,12 @@ impl<U: Uses> ClusterObjects<U> {
         let key = (kind, name);
         if self.unfit.len() < UNFIT_MAX || self.unfit.contains_key(&key) {
             self.unfit.insert(key, UnfitObject { reason, is_listed: true });
+            self.unfit_changed = true;
         }
+    }
+
+    fn forget_unfit(&mut self, kind: Kind, name: String) {
+        self.unfit_changed |= self.unfit.remove(&(kind, name)).is_some();
     }
 }
 

@@ -638,6 +638,9 @@ impl Running {
 
     /// Names the objects that cannot be carried, as long as they cannot.
     fn name_unfit(&mut self) {
+        if !self.objects.take_unfit_change() {
+            return;
+        }
         let unfit: Vec<Notice> = self
             .objects
             .unfit()

@@ -327,6 +327,25 @@ fn an_object_that_cannot_be_carried_is_named_and_what_was_sent_stays() {
 }
 
 #[test]
+fn the_objects_that_cannot_be_carried_are_named_again_only_when_they_change() {
+    let mut world = World::following();
+    let huge = "x".repeat(headwater_object::OBJECT_BYTES_MAX);
+    world.want(&["d/configmap/c"]);
+    assert!(!world.objects.take_unfit_change(), "there is none");
+    world.step(Kind::ConfigMap, Step::Apply(config("c", "u1", 5, &huge)));
+    assert!(world.objects.take_unfit_change());
+    world.step(Kind::Pod, Step::Apply(pod("a", "gw", "c", 6)));
+    world.step(Kind::Pod, Step::Delete(pod("a", "gw", "c", 7)));
+    assert!(!world.objects.take_unfit_change(), "other objects change nothing of it");
+    world.step(Kind::ConfigMap, Step::Apply(config("c", "u1", 8, "x")));
+    assert!(world.objects.take_unfit_change(), "it can be carried now");
+    world.step(Kind::ConfigMap, Step::Apply(config("c", "u1", 9, &huge)));
+    assert!(world.objects.take_unfit_change());
+    world.list(Kind::ConfigMap, Vec::new());
+    assert!(world.objects.take_unfit_change(), "the list does not have it");
+}
+
+#[test]
 fn config_maps_and_secrets_that_no_edge_names_leave_no_trace() {
     let mut world = World::following();
     for kind in [Kind::ConfigMap, Kind::Secret] {
