@@ -1,7 +1,8 @@
 //! What the API shows of edge nodes and their pods, as far as the sink compares it: a digest of each.
 //!
 //! The watches of the source fill it, and so do the answers to the sink's own requests. An answer may come
-//! before the events of the changes before it: an event that is older than the answer is dropped.
+//! before the events of the changes before it: an event that is older than the answer is dropped. So is the
+//! event of the write itself, which has the version of the answer: it changes nothing.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -19,7 +20,10 @@ use tokio::sync::Notify;
 
 pub(crate) use self::node::NodeView;
 pub(crate) use self::pod::{Deletion, PodView};
+use crate::digest::Digest;
 use crate::kind::Kind;
+use crate::node_object::NodeStatus;
+use crate::pod_status::OwnedStatus;
 use crate::raw_object::RawObject;
 use crate::reflector::Step;
 
@@ -67,30 +71,37 @@ impl ClusterView {
     /// Applies what the list or the watch of a kind says.
     pub(crate) fn step(&self, kind: Kind, step: &Step) {
         if matches!(kind, Kind::Node | Kind::Pod) {
-            self.lock().step(kind, step);
-            self.0.changed.notify_one();
+            self.change(|objects| objects.step(kind, step));
         }
     }
 
     /// Applies pods that were requested by themselves.
     pub(crate) fn requested(&self, pods: &[RawObject]) {
-        let mut objects = self.lock();
-        pods.iter().for_each(|pod| objects.apply_pod(pod));
-        drop(objects);
-        self.0.changed.notify_one();
+        self.change(|objects| pods.iter().for_each(|pod| objects.apply_pod(pod)));
     }
 
     /// Applies the object with which the API answered a request to write it. Of a Node that is not here it counts only if
     /// the request has made it (`is_new`): the watch may have removed it since the request was sent.
-    pub(crate) fn answered(&self, kind: Kind, object: &RawObject, is_new: bool) {
-        let mut objects = self.lock();
-        match kind {
-            Kind::Node if is_new || objects.has_node(object) => objects.apply_node(object),
-            Kind::Node => {}
-            _ => objects.apply_pod(object),
-        }
-        drop(objects);
-        self.0.changed.notify_one();
+    ///
+    /// Returns the digest of the status in the answer, as the view has it of an object.
+    pub(crate) fn answered(&self, kind: Kind, object: &RawObject, is_new: bool) -> Digest {
+        let status = self.change(|objects| match kind {
+            Kind::Node => {
+                if is_new || objects.has_node(object) {
+                    objects.apply_node(object);
+                }
+                objects.status_of_node(object)
+            }
+            _ => {
+                objects.apply_pod(object);
+                objects.status_of_pod(object)
+            }
+        });
+        // The view has another version by now, or does not have the object.
+        status.unwrap_or_else(|| match kind {
+            Kind::Node => NodeStatus::of(&object.value()["status"]).digest,
+            _ => OwnedStatus::of(&object.value()["status"]).digest,
+        })
     }
 
     /// Forgets which versions are newer than others: the history of the API went back.
@@ -113,6 +124,18 @@ impl ClusterView {
     /// What changed since the last call, in order, so that a run in a simulation is the same again.
     pub(crate) fn take_changes(&self) -> BTreeSet<ObjectId> {
         self.lock().changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Changes the objects, and wakes the reader if there is a change that it has not taken.
+    fn change<R>(&self, apply: impl FnOnce(&mut ViewObjects) -> R) -> R {
+        let mut objects = self.lock();
+        let returned = apply(&mut objects);
+        let has_changes = objects.changed.as_ref().is_some_and(|changed| !changed.is_empty());
+        drop(objects);
+        if has_changes {
+            self.0.changed.notify_one();
+        }
+        returned
     }
 
     /// Reads the objects. Nothing may wait while they are read.
@@ -210,10 +233,22 @@ impl ViewObjects {
         raw.name().parse::<NodeName>().is_ok_and(|node| self.nodes.contains_key(&node))
     }
 
+    /// The digest of the status of a Node, if the view has this version of it.
+    fn status_of_node(&self, raw: &RawObject) -> Option<Digest> {
+        let view = self.nodes.get(&raw.name().parse::<NodeName>().ok()?)?;
+        is_version(raw, &view.uid, view.order).then_some(view.status)
+    }
+
+    /// The digest of the status of a pod, if the view has this version of it.
+    fn status_of_pod(&self, raw: &RawObject) -> Option<Digest> {
+        let view = self.pods.get(&raw.key(Kind::Pod).ok()?)?;
+        is_version(raw, &view.uid, view.order).then_some(view.status)
+    }
+
     fn apply_node(&mut self, raw: &RawObject) {
         let Ok(node) = raw.name().parse::<NodeName>() else { return };
         if let Some(before) = self.nodes.get_mut(&node)
-            && is_older(raw.order(), before.order)
+            && is_known(raw, &before.uid, before.order)
         {
             before.list = self.node_list;
             return;
@@ -226,7 +261,7 @@ impl ViewObjects {
         let Ok(key) = raw.key(Kind::Pod) else { return };
         let Some(node) = raw.node().filter(|node| self.nodes.contains_key(node)) else { return };
         if let Some(before) = self.pods.get_mut(&key) {
-            if is_older(raw.order(), before.order) {
+            if is_known(raw, &before.uid, before.order) {
                 before.list = self.pod_list;
                 return;
             }
@@ -276,13 +311,21 @@ impl ViewObjects {
     }
 }
 
-/// Whether the version `event` is older than the version `known`.
-fn is_older(event: Option<u64>, known: Option<u64>) -> bool {
-    event.zip(known).is_some_and(|(event, known)| event < known)
+/// Whether `raw` brings nothing new beside the version `known` of an object with this UID: it is older, or it is this
+/// very version.
+fn is_known(raw: &RawObject, uid: &str, known: Option<u64>) -> bool {
+    raw.order().zip(known).is_some_and(|(of_raw, known)| of_raw < known)
+        || is_version(raw, uid, known)
+}
+
+/// Whether `raw` is the version `known` of the object with this UID.
+fn is_version(raw: &RawObject, uid: &str, known: Option<u64>) -> bool {
+    known.is_some() && raw.order() == known && *raw.uid() == *uid
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -306,13 +349,18 @@ mod tests {
         format!("d/pod/{name}").parse().expect("a key")
     }
 
-    fn digest(view: &ClusterView, name: &str) -> Option<crate::digest::Digest> {
+    fn digest(view: &ClusterView, name: &str) -> Option<Digest> {
         view.lock().pod(&key(name)).map(|pod| pod.status)
     }
 
-    fn of_phase(phase: &str) -> crate::digest::Digest {
+    fn of_phase(phase: &str) -> Digest {
         let status: Value = json!({ "phase": phase });
-        crate::pod_status::OwnedStatus::of(&status).digest
+        OwnedStatus::of(&status).digest
+    }
+
+    /// Whether the reader of the changes is awake.
+    fn is_awake(view: &ClusterView) -> bool {
+        view.changed().now_or_never().is_some()
     }
 
     #[test]
@@ -343,6 +391,44 @@ mod tests {
         view.forget_versions();
         view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 8, "Pending")));
         assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
+    }
+
+    #[test]
+    fn the_event_of_a_write_whose_answer_is_here_changes_nothing_but_keeps_the_object_listed() {
+        let view = ClusterView::default();
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 2, "Pending")));
+        view.subscribe();
+        assert!(!is_awake(&view), "what there was is no change");
+        let written = pod("a", "gw", "u1", 3, "Running");
+        assert_eq!(view.answered(Kind::Pod, &written, false), of_phase("Running"));
+        assert!(is_awake(&view));
+        assert_eq!(view.take_changes(), BTreeSet::from([ObjectId::Pod(key("a"))]));
+        view.step(Kind::Pod, &Step::Init);
+        view.step(Kind::Pod, &Step::InitApply(written.clone()));
+        view.step(Kind::Pod, &Step::InitDone { order: None });
+        view.step(Kind::Pod, &Step::Apply(written));
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        assert_eq!((view.take_changes(), is_awake(&view)), (BTreeSet::new(), false));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Running")));
+        // Another pod of its name, whatever its version.
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u2", 3, "Pending")));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Pending")));
+        assert!(is_awake(&view));
+    }
+
+    #[test]
+    fn an_answer_gives_the_digest_of_its_own_status_whatever_the_view_has() {
+        let view = ClusterView::default();
+        view.step(Kind::Node, &Step::Apply(node("gw")));
+        view.step(Kind::Pod, &Step::Apply(pod("a", "gw", "u1", 9, "Failed")));
+        let overtaken = pod("a", "gw", "u1", 8, "Running");
+        assert_eq!(view.answered(Kind::Pod, &overtaken, false), of_phase("Running"));
+        assert_eq!(digest(&view, "a"), Some(of_phase("Failed")));
+        let of_no_edge = pod("b", "cloud", "u2", 3, "Running");
+        assert_eq!(view.answered(Kind::Pod, &of_no_edge, false), of_phase("Running"));
+        let of_node = view.lock().node(&"gw".parse().expect("a name")).map(|node| node.status);
+        assert_eq!(Some(view.answered(Kind::Node, &node("gw"), false)), of_node);
     }
 
     #[test]

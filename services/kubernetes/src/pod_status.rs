@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::digest::{Digest, digest};
+use crate::digest::{Digest, StatusDigest};
 use crate::whole_seconds;
 
 /// The fields that a node owns. Not `qosClass`, which the API server sets and never changes.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "phase",
     "reason",
     "message",
@@ -21,6 +21,7 @@ const FIELDS: [&str; 11] = [
     "containerStatuses",
     "ephemeralContainerStatuses",
     "observedGeneration",
+    "startTime",
 ];
 
 /// The fields that a patch removes where the node does not report them any more.
@@ -73,15 +74,18 @@ pub(crate) enum Phase {
     Failed,
 }
 
-/// What a node owns of a pod's status.
-#[derive(Clone, Debug, PartialEq)]
+/// What a node owns of a pod's status, as far as it decides about requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedStatus {
-    fields: Map<String, Value>,
     pub(crate) digest: Digest,
     pub(crate) phase: Phase,
     /// Not all its containers have started.
     pub(crate) is_pending: bool,
 }
+
+/// A pod's status as its node reports it: a JSON object.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ReportedStatus(Value);
 
 /// Why a status is not written, whatever the API server would say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,38 +117,68 @@ impl Phase {
 }
 
 impl OwnedStatus {
-    /// The owned part of a status that a node reports.
+    /// The owned part of a status.
+    pub(crate) fn of(status: &Value) -> Self {
+        let mut digest = StatusDigest::new();
+        for field in FIELDS {
+            digest.field(field, &status[field]);
+        }
+        for condition in owned_conditions(status) {
+            digest.item();
+            for field in CONDITION_FIELDS {
+                digest.field(field, &condition[field]);
+            }
+        }
+        Self {
+            digest: digest.finish(),
+            phase: Phase::of(status),
+            is_pending: status["phase"] == "Pending",
+        }
+    }
+}
+
+impl ReportedStatus {
+    /// The status in a report.
     pub(crate) fn parse(status: &[u8]) -> Result<Self, UnfitStatus> {
         let bytes = status.len();
         if bytes > STATUS_BYTES_MAX {
             return Err(UnfitStatus::TooLarge { bytes });
         }
         match serde_json::from_slice(status) {
-            Ok(status @ Value::Object(_)) => Ok(Self::of(&status)),
+            Ok(status @ Value::Object(_)) => Ok(Self(status)),
             _ => Err(UnfitStatus::NoObject),
         }
     }
 
-    /// The owned part of a status.
-    pub(crate) fn of(status: &Value) -> Self {
-        let mut fields = Map::new();
-        for field in FIELDS.into_iter().chain(["startTime"]) {
-            if let Some(value) = status.get(field).filter(|value| !value.is_null()) {
-                fields.insert(field.to_owned(), value.clone());
-            }
-        }
-        fields.insert("conditions".to_owned(), Value::Array(conditions(status)));
-        let mut owned = Value::Object(fields);
-        whole_seconds::cut(&mut owned);
-        let digest = digest(&owned);
-        let (phase, is_pending) = (Phase::of(&owned), owned["phase"] == "Pending");
-        let Value::Object(fields) = owned else { unreachable!("it was made of fields") };
-        Self { fields, digest, phase, is_pending }
+    /// What the node owns of it.
+    pub(crate) fn owned(&self) -> OwnedStatus {
+        OwnedStatus::of(&self.0)
     }
 
-    /// The strategic merge patch that makes the pod of this UID show this status.
-    pub(crate) fn patch(&self, uid: &str) -> Value {
-        let mut status = self.fields.clone();
+    /// The strategic merge patch that makes the pod of this UID show it.
+    pub(crate) fn into_patch(self, uid: &str) -> Value {
+        let mut patch = json!({"metadata": {"uid": uid}});
+        // `json!` would copy them.
+        patch["status"] = Value::Object(self.into_fields());
+        patch
+    }
+
+    /// The fields of the patch.
+    fn into_fields(self) -> Map<String, Value> {
+        let Self(mut reported) = self;
+        let mut conditions: Vec<Value> = owned_conditions(&reported).map(written_fields).collect();
+        let is_reported = |kind: &str| conditions.iter().any(|one| one["type"] == *kind);
+        let gone: Vec<_> =
+            OPTIONAL_CONDITIONS.into_iter().filter(|kind| !is_reported(kind)).collect();
+        conditions.extend(gone.into_iter().map(|kind| json!({"type": kind, "$patch": "delete"})));
+        let mut status = Map::new();
+        for field in FIELDS {
+            let value = reported.get_mut(field).map(Value::take);
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                status.insert(field.to_owned(), value);
+            }
+        }
+        status.insert("conditions".to_owned(), Value::Array(conditions));
         for field in REMOVABLE {
             status.entry(field).or_insert(Value::Null);
         }
@@ -154,38 +188,28 @@ impl OwnedStatus {
                 addresses.push(json!({"$patch": "replace"}));
             }
         }
-        if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-            for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
-                for field in ["reason", "message"] {
-                    condition.entry(field).or_insert(Value::Null);
-                }
-            }
-            let is_reported = |kind: &str| conditions.iter().any(|one| one["type"] == kind);
-            let gone: Vec<_> =
-                OPTIONAL_CONDITIONS.into_iter().filter(|kind| !is_reported(kind)).collect();
-            conditions
-                .extend(gone.into_iter().map(|kind| json!({"type": kind, "$patch": "delete"})));
-        }
-        json!({"metadata": {"uid": uid}, "status": status})
+        status.iter_mut().for_each(|(field, value)| whole_seconds::cut_field(field, value));
+        status
     }
 }
 
-/// The owned conditions, by type.
-fn conditions(status: &Value) -> Vec<Value> {
+/// The conditions that a node owns, by type.
+fn owned_conditions(status: &Value) -> impl Iterator<Item = &Value> {
     let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of_type = |kind: &&str| all.iter().find(|condition| condition["type"] == **kind);
-    let owned = CONDITIONS.iter().chain(&OPTIONAL_CONDITIONS).filter_map(of_type);
-    let disruption = of_type(&DISRUPTION).filter(|condition| condition["reason"] == OF_NODE);
-    owned
-        .chain(disruption)
-        .map(|condition| {
-            let fields = CONDITION_FIELDS.into_iter().filter_map(|field| {
-                let value = condition.get(field).filter(|value| !value.is_null())?;
-                Some((field.to_owned(), value.clone()))
-            });
-            Value::Object(fields.collect())
-        })
-        .collect()
+    let of_type = move |kind: &'static str| all.iter().find(move |one| one["type"] == *kind);
+    let owned = CONDITIONS.into_iter().chain(OPTIONAL_CONDITIONS).filter_map(of_type);
+    let disruption = of_type(DISRUPTION).filter(|condition| condition["reason"] == OF_NODE);
+    owned.chain(disruption)
+}
+
+/// The fields of a condition that a patch writes: a reason and a message that are not there any more are removed.
+fn written_fields(condition: &Value) -> Value {
+    let fields = CONDITION_FIELDS.into_iter().filter_map(|field| {
+        let value = condition.get(field).filter(|value| !value.is_null()).cloned();
+        let removed = ["reason", "message"].contains(&field).then_some(Value::Null);
+        Some((field.to_owned(), value.or(removed)?))
+    });
+    Value::Object(fields.collect())
 }
 
 #[cfg(test)]
@@ -194,6 +218,10 @@ mod tests {
 
     fn condition(kind: &str, status: &str) -> Value {
         json!({"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    fn patch(reported: &Value) -> Value {
+        ReportedStatus(reported.clone()).into_patch("u")
     }
 
     #[test]
@@ -208,9 +236,8 @@ mod tests {
         shown["startTime"] = "2026-01-01T00:00:00Z".into();
         shown["conditions"] =
             json!([condition("DisruptionTarget", "True"), condition("Ready", "True")]);
-        let status = OwnedStatus::of(&reported);
-        assert_eq!(status.digest, OwnedStatus::of(&shown).digest);
-        let patch = status.patch("u");
+        assert_eq!(OwnedStatus::of(&reported), OwnedStatus::of(&shown));
+        let patch = patch(&reported);
         assert_eq!(patch["metadata"], json!({"uid": "u"}));
         let kinds = patch["status"]["conditions"].as_array().expect("a list").iter();
         let kinds: Vec<_> = kinds.map(|condition| condition["type"].clone()).collect();
@@ -226,22 +253,23 @@ mod tests {
         let of = |reason: &str| {
             let mut disruption = condition("DisruptionTarget", "True");
             disruption["reason"] = reason.into();
-            OwnedStatus::of(&json!({"phase": "Failed", "conditions": [disruption]}))
+            json!({"phase": "Failed", "conditions": [disruption]})
         };
-        let none = OwnedStatus::of(&json!({"phase": "Failed"}));
-        assert_eq!(of("DeletionByTaintManager").digest, none.digest);
+        let none = json!({"phase": "Failed"});
+        let digest = |status: &Value| OwnedStatus::of(status).digest;
+        assert_eq!(digest(&of("DeletionByTaintManager")), digest(&none));
         let own = of("TerminationByKubelet");
-        assert_ne!(own.digest, none.digest);
-        let patched = own.patch("u").to_string();
+        assert_ne!(digest(&own), digest(&none));
+        let patched = patch(&own).to_string();
         assert!(patched.contains("DisruptionTarget"), "{patched}");
         // It stays for good, as a terminal phase does.
-        assert!(!none.patch("u").to_string().contains("DisruptionTarget"));
+        assert!(!patch(&none).to_string().contains("DisruptionTarget"));
     }
 
     #[test]
     fn a_patch_replaces_addresses_and_removes_what_is_not_reported_any_more() {
-        let status = OwnedStatus::of(&json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}));
-        let patch = &status.patch("u")["status"];
+        let patch = patch(&json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}));
+        let patch = &patch["status"];
         assert_eq!(patch["podIPs"], json!([{"ip": "10.0.0.1"}, {"$patch": "replace"}]));
         assert_eq!(patch["hostIPs"], json!([{"$patch": "replace"}]));
         assert_eq!(patch["reason"], Value::Null);
@@ -275,9 +303,9 @@ mod tests {
     fn a_status_that_is_too_large_or_no_object_is_refused() {
         let large = format!(r#"{{"message":"{}"}}"#, "x".repeat(STATUS_BYTES_MAX));
         let bytes = large.len();
-        assert_eq!(OwnedStatus::parse(large.as_bytes()), Err(UnfitStatus::TooLarge { bytes }));
-        assert_eq!(OwnedStatus::parse(b"[]"), Err(UnfitStatus::NoObject));
-        assert!(OwnedStatus::parse(b"{}").is_ok());
+        assert_eq!(ReportedStatus::parse(large.as_bytes()), Err(UnfitStatus::TooLarge { bytes }));
+        assert_eq!(ReportedStatus::parse(b"[]"), Err(UnfitStatus::NoObject));
+        assert!(ReportedStatus::parse(b"{}").is_ok());
     }
 
     #[test]
@@ -290,9 +318,11 @@ mod tests {
     #[test]
     fn no_type_of_a_field_ends_the_sink() {
         let wrong = [json!(7), json!("x"), json!([]), json!({}), json!([7]), json!({"a": [null]})];
-        for field in FIELDS.into_iter().chain(["conditions", "startTime"]) {
+        for field in FIELDS.into_iter().chain(["conditions"]) {
             for value in &wrong {
-                OwnedStatus::of(&json!({ field: value })).patch("u");
+                let status = json!({ field: value });
+                OwnedStatus::of(&status);
+                patch(&status);
             }
         }
     }

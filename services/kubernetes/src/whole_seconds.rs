@@ -1,5 +1,7 @@
 //! Times as the API server stores them in statuses: in whole seconds.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -12,22 +14,33 @@ pub(crate) fn cut(status: &mut Value) {
     match status {
         Value::Array(items) => items.iter_mut().for_each(cut),
         Value::Object(fields) => {
-            for (field, value) in fields {
-                match value {
-                    Value::String(text) => {
-                        if TIMES.contains(&field.as_str())
-                            && !is_whole(text)
-                            && let Ok(time) = text.parse::<Timestamp>()
-                        {
-                            *text = whole(time.as_second());
-                        }
-                    }
-                    value => cut(value),
-                }
-            }
+            fields.iter_mut().for_each(|(field, value)| cut_field(field, value));
         }
         _ => {}
     }
+}
+
+/// Cuts the time, or the times, in a field of a status.
+pub(crate) fn cut_field(field: &str, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(whole) = stored(field, text) {
+                *text = whole;
+            }
+        }
+        value => cut(value),
+    }
+}
+
+/// The text of a field as the API server stores it.
+pub(crate) fn stored<'t>(field: &str, text: &'t str) -> Cow<'t, str> {
+    if TIMES.contains(&field)
+        && !is_whole(text)
+        && let Ok(time) = text.parse::<Timestamp>()
+    {
+        return Cow::Owned(whole(time.as_second()));
+    }
+    Cow::Borrowed(text)
 }
 
 /// Whether a time is as the API server writes it, by its length and its end: nothing of it would change.

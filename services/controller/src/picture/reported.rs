@@ -1,9 +1,9 @@
 //! What the nodes themselves report, without what the sources have.
 
 use bytes::Bytes;
-use headwater_event::{Incarnation, NodeName, ResourceKey};
+use headwater_event::{Incarnation, NodeName, ReportId, ResourceKey};
 use headwater_store::{Batch, Durability, EngineError, Json};
-use headwater_view::PodStatusFold;
+use headwater_view::{PodStatusFold, ReportedStatus};
 use serde::{Deserialize, Serialize};
 
 use super::Picture;
@@ -30,6 +30,8 @@ pub struct ReportedNode {
 /// What a node reports of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedPod {
+    /// The position of its report. No other report of the node has it.
+    pub id: ReportId,
     /// The UID of the pod. Another pod of the same name has another UID.
     pub uid: String,
     /// The status as JSON, as the node sent it.
@@ -77,7 +79,7 @@ impl Picture {
         pod: &ResourceKey,
     ) -> Result<Option<ReportedPod>, EngineError> {
         let reported = PodStatusFold::status(&*self.engine, node, pod)?;
-        Ok(reported.map(|reported| ReportedPod { uid: reported.uid, status: reported.status }))
+        Ok(reported.map(|ReportedStatus { id, uid, status }| ReportedPod { id, uid, status }))
     }
 
     /// The latest start of the edge of `node` during which a cluster had its Node, as

@@ -14,7 +14,6 @@
 
 use super::answer::Answer;
 use super::csi_plan;
-use super::draft::shown;
 use super::memory::{FORBIDDEN_PAUSE_MS, ObjectMemory, Purpose, Written};
 use crate::digest::Digest;
 
@@ -33,6 +32,8 @@ pub(super) struct SentRequest {
     pub(super) content: Digest,
     /// The version of the object that it was planned for.
     pub(super) order: Option<u64>,
+    /// What the API shows since, if it was done.
+    pub(super) shown: Digest,
 }
 
 /// What follows for others than the object.
@@ -69,7 +70,7 @@ pub(super) fn note_answer(
     answer: &Answer,
     now_ms: u64,
 ) -> Consequence {
-    let SentRequest { purpose, content, order } = sent;
+    let SentRequest { purpose, content, order, shown } = sent;
     match answer {
         Answer::Throttled(after) => {
             let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
@@ -93,8 +94,7 @@ pub(super) fn note_answer(
                 _ => Consequence::Written,
             }
         }
-        Answer::Done(object) => {
-            let shown = object.as_ref().map_or(content, |object| shown(purpose, content, object));
+        Answer::Done(_) => {
             memory.note_written(purpose, Written { desired: content, shown, at_ms: now_ms });
             if purpose.is_delete() {
                 // Until the watch shows what became of it.
@@ -157,10 +157,14 @@ mod tests {
     use super::super::plan::NO_CONTENT;
     use super::*;
 
+    fn sent(purpose: Purpose, order: Option<u64>) -> SentRequest {
+        SentRequest { purpose, content: *NO_CONTENT, order, shown: *NO_CONTENT }
+    }
+
     /// What follows from each answer to a request for version 7, and from the same one once more.
     fn twice(purpose: Purpose, answer: &Answer) -> (ObjectMemory, [Consequence; 2]) {
         let mut memory = ObjectMemory::default();
-        let sent = SentRequest { purpose, content: *NO_CONTENT, order: Some(7) };
+        let sent = sent(purpose, Some(7));
         let mut next = || note_answer(&mut memory, sent, answer, 1_000);
         let consequences = [next(), next()];
         (memory, consequences)
@@ -175,7 +179,7 @@ mod tests {
                 memory.note_failure(0);
             }
             memory.end_pause();
-            let sent = SentRequest { purpose, content: *NO_CONTENT, order: Some(7) };
+            let sent = sent(purpose, Some(7));
             let mut now_ms = 0;
             for _ in 1..ABSENCES_MAX {
                 assert_eq!(
@@ -214,8 +218,7 @@ mod tests {
     #[test]
     fn a_right_that_lacks_for_some_seconds_delays_the_object_by_some_seconds() {
         let mut memory = ObjectMemory::default();
-        let sent =
-            SentRequest { purpose: Purpose::PodStatus, content: *NO_CONTENT, order: Some(7) };
+        let sent = sent(Purpose::PodStatus, Some(7));
         // The server was away before.
         for _ in 0..20 {
             memory.note_failure(0);
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn a_node_that_is_there_without_our_label_is_named_after_some_conflicts() {
         let mut memory = ObjectMemory::default();
-        let sent = SentRequest { purpose: Purpose::CreateNode, content: *NO_CONTENT, order: None };
+        let sent = sent(Purpose::CreateNode, None);
         let answer = Answer::Conflict(String::new());
         for _ in 0..CONFLICTS_NAMED {
             assert_eq!(note_answer(&mut memory, sent, &answer, 0), Consequence::None);

@@ -3,16 +3,14 @@
 use headwater_controller::EdgeStart;
 use headwater_event::{NodeName, ResourceKey};
 
+use super::desired::StatusReport;
 use super::memory::Purpose;
-use super::plan::{DesiredNode, DesiredPod, NO_CONTENT};
+use super::plan::{DesiredNode, NO_CONTENT};
 use super::request::WriteRequest;
 use crate::cluster_view::{NodeView, PodView};
 use crate::csi_node::OwnedDrivers;
 use crate::digest::Digest;
 use crate::mirror_pod::StaticPod;
-use crate::node_object::NodeStatus;
-use crate::pod_status::OwnedStatus;
-use crate::raw_object::RawObject;
 
 /// A request for an object, and what it writes.
 pub(super) struct RequestDraft {
@@ -24,17 +22,20 @@ pub(super) struct RequestDraft {
     pub(super) start: EdgeStart,
 }
 
-/// The request of a purpose for a pod.
+/// The request of a purpose for a pod whose status has this report.
 pub(super) fn pod_request(
     purpose: Purpose,
     pod: &ResourceKey,
-    desired: &DesiredPod,
+    report: Option<StatusReport>,
     view: &PodView,
 ) -> Option<RequestDraft> {
     let (request, content) = match purpose {
         Purpose::PodStatus => {
-            let status = desired.status.as_ref()?;
-            (WriteRequest::pod_status(pod, status.patch(&view.uid)), status.digest)
+            let report = report?;
+            let content = report.known.status.digest;
+            // It was fit when it was compared.
+            let patch = report.into_patch(&view.uid).ok()?;
+            (WriteRequest::pod_status(pod, patch), content)
         }
         Purpose::DeletePod => (WriteRequest::delete_pod(pod, &view.uid), *NO_CONTENT),
         Purpose::Tolerations => (WriteRequest::tolerations(pod, view), *NO_CONTENT),
@@ -113,11 +114,10 @@ fn driver_request(
     RequestDraft { request, content: drivers.digest(), order: None, start: EdgeStart::default() }
 }
 
-/// What the API shows after a write, as `compare` takes it.
-pub(super) fn shown(purpose: Purpose, content: Digest, object: &RawObject) -> Digest {
+/// What the API shows after a write, as `compare` takes it. `status` is the digest of the status in the answer.
+pub(super) fn shown(purpose: Purpose, content: Digest, status: Digest) -> Digest {
     match purpose {
-        Purpose::PodStatus => OwnedStatus::of(&object.value()["status"]).digest,
-        Purpose::NodeStatus => NodeStatus::of(&object.value()["status"]).digest,
+        Purpose::PodStatus | Purpose::NodeStatus => status,
         _ => content,
     }
 }

@@ -1,6 +1,9 @@
 //! What the sink remembers of an object that it writes, beside what the API shows.
 
+use headwater_event::ReportId;
+
 use crate::digest::Digest;
+use crate::pod_status::OwnedStatus;
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +55,8 @@ pub(crate) const FORBIDDEN_TRIES: u32 = 10;
 pub(crate) struct ObjectMemory {
     /// The UID of the object; empty before it is there.
     uid: Box<str>,
+    /// Of a pod: the report of its status that was compared last.
+    pub(crate) report: Option<KnownReport>,
     written: Vec<(Purpose, Written)>,
     refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
@@ -63,6 +68,13 @@ pub(crate) struct ObjectMemory {
     pub(crate) since_ms: u64,
     /// No request before this time.
     pub(crate) not_before_ms: u64,
+}
+
+/// A report of the status of a pod, and what of it decides. A node never reports anything else under the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownReport {
+    pub(crate) id: ReportId,
+    pub(crate) status: OwnedStatus,
 }
 
 /// A write that the API took.

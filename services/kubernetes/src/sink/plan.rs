@@ -50,7 +50,7 @@ pub(crate) static NO_CONTENT: LazyLock<Digest> = LazyLock::new(|| digest(&Value:
 pub(crate) struct DesiredPod {
     /// What its node reports.
     pub(crate) status: Option<OwnedStatus>,
-    /// Whether its node reported that all its containers stopped after a deletion was requested.
+    /// Whether its node reported that all its containers stopped, of a pod under deletion that waits for that.
     pub(crate) has_ended: bool,
 }
 

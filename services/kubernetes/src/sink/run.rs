@@ -20,8 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
 use super::consequence::{Consequence, SentRequest, note_answer};
-use super::desired::{Unreadable, desired_node, desired_pod};
-use super::draft::{RequestDraft, node_request, pod_request};
+use super::desired::{PodPicture, Unreadable, desired_node, picture_of_pod};
+use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::event_lane::{self, EventLane};
 use super::lease::Leases;
 use super::memory::{ObjectMemory, Purpose};
@@ -446,20 +446,24 @@ impl SinkRun {
             self.forget(&id);
             return Ok(());
         };
-        let (desired, unfit) = desired_pod(&self.picture, &pod, &view)?;
+        let now_ms = self.now_ms();
+        let memory = self.memories.entry(id.clone()).or_default();
+        // Another pod of this name may be on a node with the same numbers.
+        memory.set_uid(&view.uid, now_ms);
+        let PodPicture { desired, report, unfit } =
+            picture_of_pod(&self.picture, &pod, &view, memory.report)?;
+        memory.report = report.as_ref().map(|report| report.known);
         match unfit {
             Some(unfit) => {
                 self.troubles.refuse(&id, &unfit.to_string());
             }
-            None if desired.status.as_ref().is_some_and(|now| now.digest != view.status) => {}
+            None if desired.status.is_some_and(|now| now.digest != view.status) => {}
             None => self.troubles.clear(&id),
         }
         let policy = view.offline.or(of_node).unwrap_or(self.dependencies.offline);
         let facts = self.facts(&id, &view.uid, &view.node);
         let step = plan_pod(&desired, &view, policy, &facts);
-        self.take_step(id, &view.node.clone(), step, |purpose| {
-            pod_request(purpose, &pod, &desired, &view)
-        });
+        self.take_step(id, &view.node, step, |purpose| pod_request(purpose, &pod, report, &view));
         Ok(())
     }
 
@@ -566,7 +570,21 @@ impl SinkRun {
         if !matches!(answer, Answer::Failed(_)) {
             self.troubles.set_unanswered(None);
         }
-        let sent = SentRequest { purpose, content, order };
+        let mut now_shown = content;
+        if let Answer::Done(object) = &answer {
+            if purpose == Purpose::CreateNode {
+                self.register(&node, start);
+            }
+            let is_of_object = !purpose.is_delete() && !purpose.is_of_csi_node();
+            if let Some(object) = object.as_ref().filter(|_| is_of_object) {
+                let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
+                // The watch shows no Node that does not meet the selector.
+                let is_new = purpose == Purpose::CreateNode
+                    && meets(&self.selector, &object.value()["metadata"]["labels"]);
+                now_shown = shown(purpose, content, self.view.answered(kind, object, is_new));
+            }
+        }
+        let sent = SentRequest { purpose, content, order, shown: now_shown };
         let memory = self.memories.entry(id.clone()).or_default();
         let consequence = note_answer(memory, sent, &answer, now_ms);
         if consequence.shows_the_right() {
@@ -583,19 +601,6 @@ impl SinkRun {
             Consequence::Forbidden(message) => self.troubles.forbid(purpose, message),
             Consequence::Throttled { after_ms } => self.throttle(now_ms, after_ms),
             Consequence::Unanswered(reason) => self.troubles.set_unanswered(Some(reason)),
-        }
-        if let Answer::Done(object) = answer {
-            if purpose == Purpose::CreateNode {
-                self.register(&node, start);
-            }
-            let object = object.filter(|_| !purpose.is_delete() && !purpose.is_of_csi_node());
-            if let Some(object) = object {
-                let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
-                // The watch shows no Node that does not meet the selector.
-                let is_new = purpose == Purpose::CreateNode
-                    && meets(&self.selector, &object.value()["metadata"]["labels"]);
-                self.view.answered(kind, &object, is_new);
-            }
         }
         if self.epoch.is_some() {
             self.queue.end(id);
