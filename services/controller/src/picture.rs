@@ -224,8 +224,13 @@ impl Picture {
     /// that changes.
     pub fn node_presence(&self, node: &NodeName) -> NodePresence {
         // An unreadable position is as none: it only replaces what an older hub does not send.
-        let progress = NODE_PROGRESS.get(&*self.engine, node).ok().flatten();
-        self.presence.presence(node, progress.as_ref().map(|Json(logged)| &logged.progress))
+        self.presence.presence(node, || {
+            NODE_PROGRESS
+                .get(&*self.engine, node)
+                .ok()
+                .flatten()
+                .map(|Json(logged)| logged.progress)
+        })
     }
 
     /// Whether `node` is connected at `now_ms`, and its worker runs.

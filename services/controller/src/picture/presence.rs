@@ -102,14 +102,19 @@ impl PresenceReceiver {
         self.lock().contact(node, progress.map(|progress| &*progress.hub), Instant::now())
     }
 
-    /// The presence of `node`, whose last position in the log is `progress`.
+    /// The presence of `node`. `read` reads its last position in the log, which is seldom needed: a sink asks for the
+    /// presence at each comparison.
     pub(super) fn presence(
         &self,
         node: &NodeName,
-        progress: Option<&NodeProgress>,
+        read: impl FnOnce() -> Option<NodeProgress>,
     ) -> NodePresence {
-        let hub = progress.map(|progress| &*progress.hub);
-        NodePresence::of(self.lock().connected(node, hub, Instant::now()), progress)
+        let now = Instant::now();
+        // Nothing is read while the table is locked.
+        let needs_position = self.lock().needs_position(node, now);
+        let progress = if needs_position { read() } else { None };
+        let hub = progress.as_ref().map(|progress| &*progress.hub);
+        NodePresence::of(self.lock().connected(node, hub, now), progress.as_ref())
     }
 
     /// Publishes the nodes of hubs that fall silent: no message names them.
@@ -166,10 +171,40 @@ impl Drop for PresenceLink {
 
 #[cfg(test)]
 mod tests {
-    use headwater_event::{Boot, Incarnation};
+    use headwater_event::presence::PRESENCE_SILENCE_MAX;
+    use headwater_event::{Boot, ConnectedNode, Incarnation, NodeState};
     use tokio::time::advance;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_is_read_only_where_hubs_leave_the_presence_of_a_node_open() {
+        let presence = PresenceReceiver::new(ChangeFeed::new());
+        let node: NodeName = "a".parse().expect("a name");
+        let positions_read = || {
+            let mut count = 0;
+            presence.presence(&node, || {
+                count += 1;
+                None
+            });
+            count
+        };
+        let named =
+            |state| PresenceUpdate::Connected(vec![ConnectedNode { node: node.clone(), state }]);
+        let running = Some(NodeState { lacks_worker: false, has_drained: true });
+        assert_eq!(positions_read(), 0, "no hub has it");
+        let hub = presence.connect("hub");
+        hub.receive(named(running));
+        assert_eq!(positions_read(), 0);
+        let other = presence.connect("other");
+        other.receive(named(running));
+        assert_eq!(positions_read(), 1, "the log has with which hub it is");
+        advance(PRESENCE_SILENCE_MAX + SILENCE_TICK).await;
+        hub.receive(named(running));
+        assert_eq!(positions_read(), 0, "the other hub is silent");
+        hub.receive(named(None));
+        assert_eq!(positions_read(), 1, "an older hub appends what it does not send");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_that_only_the_log_has_is_reachable_from_when_its_position_was_read() {

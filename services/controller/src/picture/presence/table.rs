@@ -206,6 +206,18 @@ impl PresenceTable {
         Some(ConnectedState { age: since(updated), named_for: since(*at), state: *state })
     }
 
+    /// Whether [`PresenceTable::connected`], or what follows from it, takes the last position of the node in the log:
+    /// several hubs have the node, or the one that has it sends no states.
+    pub(in crate::picture) fn needs_position(&self, node: &NodeName, now: Instant) -> bool {
+        let live = self.links.values().filter(|link| !link.is_silent(now));
+        let mut named = live.filter_map(|link| link.nodes.get(node));
+        match (named.next(), named.next()) {
+            (None, _) => false,
+            (Some(only), None) => only.state.is_none(),
+            (Some(_), Some(_)) => true,
+        }
+    }
+
     /// When the next hub is silent for too long, if it sends nothing more.
     pub(in crate::picture) fn next_silence(&self) -> Option<Instant> {
         let noticeable = self.links.values().filter(|link| !link.is_noticed);
