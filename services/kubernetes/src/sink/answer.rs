@@ -20,10 +20,19 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
+/// What of an answer is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    /// The object as it is now.
+    Object,
+    /// Whether it was done. What the answer has is not parsed.
+    Outcome,
+}
+
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// It was done. The object as it is now, if the answer has it.
+    /// It was done. The object as it is now, if that is needed and the answer has it.
     Done(Option<RawObject>),
     /// The object is not there.
     Absent,
@@ -55,8 +64,12 @@ impl Answer {
 }
 
 /// Sends a request and waits for the answer.
-pub(crate) async fn send(connection: &Connection, request: Request<Vec<u8>>) -> Answer {
-    match timeout(ANSWER_WITHIN, exchange(connection, request)).await {
+pub(crate) async fn send(
+    connection: &Connection,
+    request: Request<Vec<u8>>,
+    needed: Needed,
+) -> Answer {
+    match timeout(ANSWER_WITHIN, exchange(connection, request, needed)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => Answer::Failed(RequestError::from(error).describe(&connection.server)),
         Err(_) => Answer::Failed(RequestError::Silent(ANSWER_WITHIN).describe(&connection.server)),
@@ -66,18 +79,28 @@ pub(crate) async fn send(connection: &Connection, request: Request<Vec<u8>>) -> 
 async fn exchange(
     connection: &Connection,
     request: Request<Vec<u8>>,
+    needed: Needed,
 ) -> Result<Answer, kube::Error> {
     let response = connection.client.send(request.map(Body::from)).await?;
     let (head, body) = response.into_parts();
     let retry_after =
         head.headers.get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
     let body = body.collect_bytes().await?;
-    Ok(meaning(head.status, retry_after, &body, &connection.server))
+    Ok(meaning(head.status, retry_after, &body, &connection.server, needed))
 }
 
 /// What an answer means.
-fn meaning(status: StatusCode, retry_after: Option<u64>, body: &[u8], server: &str) -> Answer {
+fn meaning(
+    status: StatusCode,
+    retry_after: Option<u64>,
+    body: &[u8],
+    server: &str,
+    needed: Needed,
+) -> Answer {
     if status.is_success() {
+        if needed == Needed::Outcome {
+            return Answer::Done(None);
+        }
         let object = serde_json::from_slice::<RawObject>(body).ok();
         // A deletion may be answered with a Status.
         return Answer::Done(object.filter(|object| !object.uid().is_empty()));
@@ -130,7 +153,8 @@ mod tests {
 
     fn of(code: u16, retry_after: Option<u64>, body: &Value) -> Answer {
         let status = StatusCode::from_u16(code).expect("a status");
-        meaning(status, retry_after, body.to_string().as_bytes(), "https://a")
+        let body = body.to_string();
+        meaning(status, retry_after, body.as_bytes(), "https://a", Needed::Object)
     }
 
     #[test]
@@ -149,6 +173,8 @@ mod tests {
             assert_eq!(of(429, asked, &why), Answer::Throttled(Duration::from_secs(after)));
         }
         assert_eq!(of(200, None, &json!({"kind": "Status"})), Answer::Done(None));
+        let unparsed = meaning(StatusCode::OK, None, b"{", "https://a", Needed::Outcome);
+        assert_eq!(unparsed, Answer::Done(None));
         assert!(matches!(of(200, None, &json!({"metadata": {"uid": "u"}})), Answer::Done(Some(_))));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use headwater_controller::{NodeEvent, Picture};
-use headwater_event::{NodeName, ReportId, ResourceKey};
+use headwater_event::{ReportId, ResourceKey};
 use headwater_telemetry::error_chain;
 use tokio::task::{JoinError, JoinSet};
 
@@ -14,7 +14,6 @@ use super::answer::{Answer, send, unsendable};
 use super::event_plan::{EventStep, EventWrite, plan_event};
 use super::event_queue::{EventEnd, EventQueue};
 use super::memory::Purpose;
-use super::request::WriteRequest;
 use super::troubles::Troubles;
 use super::{SinkDependencies, SinkMetrics};
 use crate::access::Connection;
@@ -211,7 +210,13 @@ impl EventLane {
             }
             let mut answers = Vec::new();
             for (purpose, request) in requests {
-                let answer = exchange(&connection, act_as, &event.node, &request).await;
+                let answer = match request.build() {
+                    Ok(request) => {
+                        let request = act_as.about(&event.node, request);
+                        send(&connection, request, purpose.needed()).await
+                    }
+                    Err(error) => unsendable(&error),
+                };
                 let fits = !matches!(
                     (purpose, &answer),
                     (Purpose::CreateEvent, Answer::Conflict(_))
@@ -297,17 +302,5 @@ impl EventLane {
         }
         self.written.insert(event.key.clone(), event.id);
         self.picture.discard_event(event);
-    }
-}
-
-async fn exchange(
-    connection: &Connection,
-    act_as: ActAs,
-    node: &NodeName,
-    request: &WriteRequest,
-) -> Answer {
-    match request.build() {
-        Ok(request) => send(connection, act_as.about(node, request)).await,
-        Err(error) => unsendable(&error),
     }
 }

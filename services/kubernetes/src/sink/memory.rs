@@ -2,6 +2,7 @@
 
 use headwater_event::ReportId;
 
+use super::answer::Needed;
 use crate::digest::Digest;
 use crate::pod_status::OwnedStatus;
 
@@ -109,6 +110,26 @@ impl Purpose {
     /// Whether it ends an object.
     pub(crate) fn is_delete(self) -> bool {
         matches!(self, Self::DeletePod | Self::DeleteMirror)
+    }
+
+    /// What of the answer is needed. The view has neither CSINodes nor what ends, nor what has a lane of its own.
+    pub(crate) fn needed(self) -> Needed {
+        match self {
+            Self::CreateNode
+            | Self::NodeMetadata
+            | Self::NodeStatus
+            | Self::PodStatus
+            | Self::Tolerations
+            | Self::CreateMirror => Needed::Object,
+            Self::CsiNode
+            | Self::CreateCsiNode
+            | Self::ClearCsiNode
+            | Self::DeletePod
+            | Self::DeleteMirror
+            | Self::Lease
+            | Self::CreateEvent
+            | Self::PatchEvent => Needed::Outcome,
+        }
     }
 
     /// The verb and the resource, as a role names them.

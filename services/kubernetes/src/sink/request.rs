@@ -121,11 +121,13 @@ impl WriteRequest {
 
     /// The request, as it is sent.
     pub(crate) fn build(&self) -> Result<Request<Vec<u8>>, http::Error> {
+        // Not by its `Display`, which checks each piece of text once more.
+        let body = serde_json::to_vec(&self.body).expect("a value is JSON");
         Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
             .header(http::header::CONTENT_TYPE, self.content_type)
-            .body(self.body.to_string().into_bytes())
+            .body(body)
     }
 
     fn patch(path: String, content_type: &'static str, body: Value) -> Self {

@@ -546,9 +546,10 @@ impl SinkRun {
             if is_of_node { self.dependencies.act_as.about(node, request) } else { request }
         });
         let connection = self.connection.clone();
+        let needed = purpose.needed();
         self.calls.spawn(async move {
             let answer = match request {
-                Ok(request) => send(&connection, request).await,
+                Ok(request) => send(&connection, request, needed).await,
                 Err(error) => unsendable(&error),
             };
             CallEnd { call, answer }
@@ -575,8 +576,7 @@ impl SinkRun {
             if purpose == Purpose::CreateNode {
                 self.register(&node, start);
             }
-            let is_of_object = !purpose.is_delete() && !purpose.is_of_csi_node();
-            if let Some(object) = object.as_ref().filter(|_| is_of_object) {
+            if let Some(object) = object {
                 let kind = if matches!(id, ObjectId::Node(_)) { Kind::Node } else { Kind::Pod };
                 // The watch shows no Node that does not meet the selector.
                 let is_new = purpose == Purpose::CreateNode
