@@ -112,20 +112,21 @@ impl Purpose {
         matches!(self, Self::DeletePod | Self::DeleteMirror)
     }
 
-    /// What of the answer is needed. The view has neither CSINodes nor what ends, nor what has a lane of its own.
+    /// What of the answer is needed. The view has neither CSINodes nor what ends, nor what has a lane of its own. It gets
+    /// tolerations from the watch: until then no others are written, see `plan_pod`.
     pub(crate) fn needed(self) -> Needed {
         match self {
             Self::CreateNode
             | Self::NodeMetadata
             | Self::NodeStatus
             | Self::PodStatus
-            | Self::Tolerations
             | Self::CreateMirror => Needed::Object,
             Self::CsiNode
             | Self::CreateCsiNode
             | Self::ClearCsiNode
             | Self::DeletePod
             | Self::DeleteMirror
+            | Self::Tolerations
             | Self::Lease
             | Self::CreateEvent
             | Self::PatchEvent => Needed::Outcome,
