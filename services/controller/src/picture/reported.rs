@@ -21,6 +21,8 @@ pub struct EdgeStart {
 /// What a node reports of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedNode {
+    /// The position of its report. No other report of the node has it.
+    pub id: ReportId,
     /// The Node object as JSON, as the node sent it.
     pub object: String,
     /// The latest start of its edge.
@@ -66,7 +68,7 @@ impl Picture {
             boot: logged.progress.boot.number,
         });
         let start = connected.map_or(reported, |connected| connected.max(reported));
-        Ok(Some(ReportedNode { object: report.object, start }))
+        Ok(Some(ReportedNode { id: report.id, object: report.object, start }))
     }
 
     /// What `node` last reported of `pod`. The pod may be bound to another node.

@@ -71,6 +71,7 @@ pub(super) fn note_answer(
     now_ms: u64,
 ) -> Consequence {
     let SentRequest { purpose, content, order, shown } = sent;
+    memory.forget_step();
     match answer {
         Answer::Throttled(after) => {
             let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);

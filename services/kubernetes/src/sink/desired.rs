@@ -1,7 +1,7 @@
 //! What the picture says of an object, read for a comparison.
 
 use bytes::Bytes;
-use headwater_controller::{Picture, ReportedPod};
+use headwater_controller::{Picture, ReportedNode, ReportedPod};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_telemetry::error_chain;
 use serde_json::Value;
@@ -85,21 +85,26 @@ pub(crate) fn picture_of_pod(
     Ok(PodPicture { desired: DesiredPod { status, has_ended }, report, unfit })
 }
 
-/// What a node reports of itself; `None`: it has not yet. `kubelet`: where API servers reach its kubelet's
-/// server, if not at the node.
-pub(crate) fn desired_node(
+/// What a node reports of itself; `None`: it has not yet.
+pub(crate) fn picture_of_node(
     picture: &Picture,
     node: &NodeName,
+) -> Result<Option<ReportedNode>, Unreadable> {
+    picture.reported_node(node).map_err(|error| Unreadable(error_chain(&error)))
+}
+
+/// What is to be shown of a node that reports this. `kubelet`: where API servers reach its kubelet's server, if not at
+/// the node.
+pub(crate) fn desired_node(
+    reported: &ReportedNode,
+    node: &NodeName,
     kubelet: Option<&KubeletAddress>,
-) -> Result<Option<Result<DesiredNode, UnfitNode>>, Unreadable> {
-    let reported = picture.reported_node(node).map_err(|error| Unreadable(error_chain(&error)))?;
-    Ok(reported.map(|reported| {
-        let mut owned = OwnedNode::parse(&reported.object, node.as_str())?;
-        if let Some(kubelet) = kubelet {
-            owned.status = owned.status.reached_at(kubelet, node);
-        }
-        Ok(DesiredNode { owned, start: reported.start })
-    }))
+) -> Result<DesiredNode, UnfitNode> {
+    let mut owned = OwnedNode::parse(&reported.object, node.as_str())?;
+    if let Some(kubelet) = kubelet {
+        owned.status = owned.status.reached_at(kubelet, node);
+    }
+    Ok(DesiredNode { owned, start: reported.start })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use headwater_event::ReportId;
 
 use super::answer::Needed;
+use super::plan::{NodeInputs, Step};
 use crate::digest::Digest;
 use crate::pod_status::OwnedStatus;
 
@@ -58,6 +59,8 @@ pub(crate) struct ObjectMemory {
     uid: Box<str>,
     /// Of a pod: the report of its status that was compared last.
     pub(crate) report: Option<KnownReport>,
+    /// Of a Node: what was compared last, and the step that followed.
+    compared: Option<(NodeInputs, Step)>,
     written: Vec<(Purpose, Written)>,
     refusals: Vec<(Purpose, Refusal)>,
     failures: u32,
@@ -160,6 +163,27 @@ impl ObjectMemory {
         }
     }
 
+    /// The step that followed from these inputs the last time, if it still stands: nothing is to be compared then.
+    pub(crate) fn known_step(&self, inputs: NodeInputs, now_ms: u64) -> Option<Step> {
+        let (of, step) = self.compared.filter(|(of, _)| *of == inputs)?;
+        let stands = match step {
+            Step::Rest => true,
+            Step::Wait { until_ms } => now_ms < until_ms,
+            Step::Call(_) => false,
+        };
+        stands.then_some(step)
+    }
+
+    /// This step followed from these inputs.
+    pub(crate) fn note_step(&mut self, inputs: NodeInputs, step: Step) {
+        self.compared = Some((inputs, step));
+    }
+
+    /// Another step may follow from the same inputs: a request has an answer.
+    pub(crate) fn forget_step(&mut self) {
+        self.compared = None;
+    }
+
     /// The last write for a purpose.
     pub(crate) fn written(&self, purpose: Purpose) -> Option<Written> {
         self.written.iter().find(|(of, _)| *of == purpose).map(|(_, written)| *written)
@@ -237,6 +261,7 @@ impl ObjectMemory {
 
 #[cfg(test)]
 mod tests {
+    use headwater_controller::{EdgeStart, NodePresence};
     use serde_json::json;
 
     use super::*;
@@ -255,6 +280,41 @@ mod tests {
         let written = Written { desired: content, shown: content, at_ms: 5 };
         memory.note_written(Purpose::PodStatus, written);
         assert_eq!((memory.not_before_ms, memory.failures), (0, 0));
+    }
+
+    #[test]
+    fn a_node_of_which_nothing_changed_is_compared_when_its_step_is_over_or_a_request_has_an_answer()
+     {
+        let mut memory = ObjectMemory::default();
+        let inputs = NodeInputs {
+            report: ReportId::default(),
+            start: EdgeStart::default(),
+            order: 7,
+            presence: NodePresence { is_present: true, has_drained: false },
+        };
+        assert_eq!(memory.known_step(inputs, 0), None, "not compared yet");
+        memory.note_step(inputs, Step::Rest);
+        assert_eq!(memory.known_step(inputs, u64::MAX), Some(Step::Rest));
+        let report = ReportId { seq: 1, ..inputs.report };
+        let start = EdgeStart { boot: 1, ..inputs.start };
+        let presence = NodePresence { has_drained: true, ..inputs.presence };
+        for other in [
+            NodeInputs { report, ..inputs },
+            NodeInputs { start, ..inputs },
+            NodeInputs { order: 8, ..inputs },
+            NodeInputs { presence, ..inputs },
+        ] {
+            assert_eq!(memory.known_step(other, 0), None, "{other:?}");
+        }
+        let wait = Step::Wait { until_ms: 500 };
+        memory.note_step(inputs, wait);
+        assert_eq!(memory.known_step(inputs, 499), Some(wait));
+        assert_eq!(memory.known_step(inputs, 500), None);
+        memory.note_step(inputs, Step::Call(Purpose::NodeStatus));
+        assert_eq!(memory.known_step(inputs, 0), None, "the request may not have been sent");
+        memory.note_step(inputs, Step::Rest);
+        memory.forget_step();
+        assert_eq!(memory.known_step(inputs, 0), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@
 use std::sync::LazyLock;
 
 use headwater_controller::{EdgeStart, NodePresence};
+use headwater_event::ReportId;
 use serde_json::Value;
 
 use super::csi_plan::plan_csi_node;
@@ -67,6 +68,18 @@ pub(crate) struct Facts<'a> {
     pub(crate) presence: NodePresence,
     pub(crate) memory: &'a ObjectMemory,
     pub(crate) now_ms: u64,
+}
+
+/// What decides about a Node that is there, beside the memory and the time. A node is marked for each record of its
+/// position, with which none of this changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeInputs {
+    /// The report of the node.
+    pub(crate) report: ReportId,
+    pub(crate) start: EdgeStart,
+    /// The order of the version that the API shows.
+    pub(crate) order: u64,
+    pub(crate) presence: NodePresence,
 }
 
 /// What comes next for an object.

@@ -20,14 +20,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
 use super::consequence::{Consequence, SentRequest, note_answer};
-use super::desired::{PodPicture, Unreadable, desired_node, picture_of_pod};
+use super::desired::{PodPicture, Unreadable, desired_node, picture_of_node, picture_of_pod};
 use super::draft::{RequestDraft, node_request, pod_request, shown};
 use super::event_lane::{self, EventLane};
 use super::lease::Leases;
 use super::memory::{ObjectMemory, Purpose};
 use super::mirrors::Mirrors;
 use super::pace::Pace;
-use super::plan::{Facts, Registration, Step, plan_node, plan_pod};
+use super::plan::{Facts, NodeInputs, Registration, Step, plan_node, plan_pod};
 use super::queue::Queue;
 use super::troubles::Troubles;
 use super::{KubernetesSink, SinkDependencies};
@@ -473,16 +473,29 @@ impl SinkRun {
             let objects = self.view.lock();
             (objects.node(&node).cloned(), objects.has_listed_nodes())
         };
-        let desired = match desired_node(&self.picture, &node, self.dependencies.kubelet.as_ref())?
-        {
-            Some(Ok(desired)) => desired,
-            Some(Err(unfit)) => {
-                self.troubles.refuse(&id, &unfit.to_string());
+        let Some(reported) = picture_of_node(&self.picture, &node)? else {
+            self.set_static_pods(&node, None);
+            self.forget(&id);
+            return Ok(());
+        };
+        let uid = view.as_ref().map_or("", |view| &*view.uid);
+        let (report, start) = (reported.id, reported.start);
+        let order = view.as_ref().and_then(|view| view.order);
+        let inputs = |presence| order.map(|order| NodeInputs { report, start, order, presence });
+        let facts = self.facts(&id, uid, &node);
+        let known = inputs(facts.presence);
+        match known.and_then(|inputs| facts.memory.known_step(inputs, facts.now_ms)) {
+            Some(Step::Wait { until_ms }) => {
+                self.queue.wait(id, until_ms);
                 return Ok(());
             }
-            None => {
-                self.set_static_pods(&node, None);
-                self.forget(&id);
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let desired = match desired_node(&reported, &node, self.dependencies.kubelet.as_ref()) {
+            Ok(desired) => desired,
+            Err(unfit) => {
+                self.troubles.refuse(&id, &unfit.to_string());
                 return Ok(());
             }
         };
@@ -497,9 +510,12 @@ impl SinkRun {
         let last = self.picture.registration(&node);
         let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
         let registration = Registration { has_listed, last };
-        let uid = view.as_ref().map_or("", |view| &view.uid);
         let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
+        let inputs = inputs(facts.presence);
+        if let (Some(inputs), Some(memory)) = (inputs, self.memories.get_mut(&id)) {
+            memory.note_step(inputs, step);
+        }
         let now_s = (self.dependencies.wall_clock)() / 1000;
         let selector = self.selector.clone();
         self.take_step(id, &node, step, |purpose| {
