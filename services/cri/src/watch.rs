@@ -133,11 +133,25 @@ struct ListWaits {
     latest: Duration,
 }
 
+/// What a list was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListCause {
+    /// The wait after the list before was over.
+    Wait,
+    /// An event, or another sign of a change.
+    Event,
+}
+
 impl ListWaits {
-    /// The wait after a list in which these had no status, where it is `usual` if all have one.
-    fn after(&mut self, silent: BTreeSet<String>, usual: Duration) -> Duration {
+    /// The wait after a list in which these had no status, where it is `usual` if all have one. A list that an event caused is
+    /// no turn of the waits: on a node where much happens they would grow without having passed.
+    fn after(&mut self, silent: BTreeSet<String>, usual: Duration, cause: ListCause) -> Duration {
         let has_new = !silent.is_subset(&self.silent);
-        let soon = if has_new { RELIST_SILENT } else { self.latest * 2 };
+        let soon = match cause {
+            _ if has_new => RELIST_SILENT,
+            ListCause::Wait => self.latest * 2,
+            ListCause::Event => self.latest,
+        };
         self.latest = if silent.is_empty() { usual } else { soon.min(usual) };
         self.silent = silent;
         self.latest
@@ -147,12 +161,12 @@ impl ListWaits {
 /// Lists everything, again and again.
 async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     let mut read_at = Instant::now();
-    let mut waits = ListWaits::default();
+    let (mut waits, mut cause) = (ListWaits::default(), ListCause::Event);
     loop {
         let listed = inner.relist().await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
         let usual = if is_blind { RELIST_BLIND } else { RELIST };
-        let interval = waits.after(inner.silent_ids(), usual);
+        let interval = waits.after(inner.silent_ids(), usual, cause);
         let trouble = match listed {
             Ok(()) => {
                 read_runtime(inner, &mut read_at).await;
@@ -164,10 +178,13 @@ async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
             }
         };
         inner.set_trouble(trouble);
-        tokio::select! {
-            () = tokio::time::sleep(interval) => {}
-            () = inner.relist_soon.notified() => tokio::time::sleep(SETTLED).await,
-        }
+        cause = tokio::select! {
+            () = tokio::time::sleep(interval) => ListCause::Wait,
+            () = inner.relist_soon.notified() => {
+                tokio::time::sleep(SETTLED).await;
+                ListCause::Event
+            }
+        };
     }
 }
 
@@ -249,7 +266,7 @@ mod tests {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
         let mut waits = ListWaits::default();
-        let mut after = |names: &[&str]| waits.after(ids(names), RELIST).as_secs();
+        let mut after = |names: &[&str]| waits.after(ids(names), RELIST, ListCause::Wait).as_secs();
         assert_eq!(after(&[]), 60);
         let damaged: Vec<_> = (0..8).map(|_| after(&["s1"])).collect();
         assert_eq!(damaged, [1, 2, 4, 8, 16, 32, 60, 60]);
@@ -257,6 +274,18 @@ mod tests {
         assert_eq!(after(&["s1"]), 2);
         assert_eq!(after(&[]), 60);
         assert_eq!(after(&["s1"]), 1, "it had one meanwhile");
-        assert_eq!(waits.after(ids(&["s1"]), RELIST_BLIND), RELIST_BLIND);
+        assert_eq!(waits.after(ids(&["s1"]), RELIST_BLIND, ListCause::Wait), RELIST_BLIND);
+    }
+
+    #[test]
+    fn a_list_that_an_event_caused_makes_no_wait_longer() {
+        let silent = || BTreeSet::from(["s1".to_owned()]);
+        let mut waits = ListWaits::default();
+        let mut after = |cause| waits.after(silent(), RELIST, cause).as_secs();
+        assert_eq!(after(ListCause::Event), 1, "it is new");
+        assert_eq!([after(ListCause::Event), after(ListCause::Event)], [1, 1]);
+        assert_eq!(after(ListCause::Wait), 2);
+        assert_eq!(after(ListCause::Event), 2);
+        assert_eq!(after(ListCause::Wait), 4);
     }
 }
