@@ -22,6 +22,7 @@ use super::{
     StopRequest, Usage,
 };
 use crate::container::LaunchSpec;
+use crate::container::cpu_set::CpuSet;
 use crate::container::volume::Volume;
 use crate::pod::{PodRecord, PodUid};
 use crate::pod_fields::Column;
@@ -179,7 +180,7 @@ impl Runtime for MemoryRuntime {
             persistent: false,
             resize: true,
             collection: false,
-            cpu_sets: false,
+            cpu_sets: true,
             devices: true,
         }
     }
@@ -316,6 +317,10 @@ impl Runtime for MemoryRuntime {
             Some(container) => Err(RuntimeError::NotRunning { container: container.clone() }),
             None => Ok(()),
         }
+    }
+
+    async fn confine(&self, _: &PodUid, _: &str, _: &CpuSet) -> Result<(), RuntimeError> {
+        Ok(())
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {

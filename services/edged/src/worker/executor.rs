@@ -90,7 +90,7 @@ impl Worker {
     }
 
     /// Gives the pod the processors that it requests for itself, before its first container starts. A pod that runs already
-    /// is not judged again.
+    /// is not judged again: it shares the others until those that it requests are free.
     pub(super) async fn assign_cpus(&mut self, pod: &Pod) {
         let Some(cpus) = self.shared.cpus.clone() else { return };
         let ends = !self.assignment.is_desired || pod::is_deleting(pod);
@@ -107,9 +107,8 @@ impl Worker {
                 self.failing = Some((FailReason::UnexpectedAdmissionError, Instant::now()));
             }
             Err(error @ AssignError::TooFew(_)) => {
-                let pod = &self.record.key;
-                tracing::warn!(%pod, %error, "a pod that runs shares its processors with others");
-                self.has_cpus = true;
+                let message = error.to_string();
+                self.warn(None, "a pod that runs shares its processors with others", &message);
             }
             // The pod waits, and says why.
             Err(error @ AssignError::File(_)) => {

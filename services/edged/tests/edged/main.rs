@@ -6,6 +6,7 @@ mod claims;
 mod collection;
 mod conformance;
 mod content;
+mod cpus;
 mod deletion;
 mod eviction;
 mod fake_edge;
