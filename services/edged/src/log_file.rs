@@ -55,6 +55,12 @@ impl Folder {
         let made = metadata.map(|found| (found.ino(), found.created().ok()));
         Self { path, made }
     }
+
+    /// Whether it was made before the other one, as far as the file system says so.
+    fn is_before(&self, other: &Self) -> bool {
+        let at = |folder: &Self| folder.made.and_then(|(_, at)| at);
+        at(self).zip(at(other)).is_some_and(|(own, other)| own < other)
+    }
 }
 
 /// What comes after a file that was read.
@@ -113,8 +119,9 @@ pub async fn open_all(list: impl Fn() -> io::Result<Vec<PathBuf>>) -> io::Result
 }
 
 /// The files that come after `read`, the last one that was read: the rest of its run, then the later runs in its folder, then
-/// the runs in the folder that `list` names, if that is another one. A reader never returns to an earlier run, or to a folder
-/// that it has left, because it has read them. A folder that was made again is read from its first run.
+/// the runs in the folder that `list` names, if that is another one. A reader never returns to an earlier run, to a folder
+/// that it has left, because it has read them, or to one that was made before its own. A folder that was made again is read
+/// from its first run.
 ///
 /// # Errors
 /// Those of [`open_all`].
@@ -143,7 +150,8 @@ pub async fn after(
     }
     let named = list()?.last().and_then(|path| run_of(path)).map(|(named, _)| named);
     let other = named.filter(|named| *named != dir.path).map(Folder::at);
-    if let Some(other) = other.filter(|other| !read.left.contains(other)) {
+    let is_new = |other: &Folder| !read.left.contains(other) && !other.is_before(dir);
+    if let Some(other) = other.filter(is_new) {
         let runs = open_all(|| run_files_from(&other.path, 0)).await?;
         later.may_miss |= leaves_out(0, &runs);
         let left: Vec<Folder> = read.left.iter().chain([dir]).cloned().collect();
@@ -236,10 +244,14 @@ async fn open(path: &Path) -> io::Result<Option<LogFile>> {
 mod tests {
     use std::cell::Cell;
     use std::fs;
+    use std::time::{Duration, Instant};
 
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+
+    /// The time limit of a clock that goes on.
+    const WITHIN: Duration = Duration::from_secs(10);
 
     /// The most files of a log.
     const FILES_MAX: usize = 3;
@@ -422,6 +434,34 @@ mod tests {
         let later = after(of(&old, 2), &read).await.expect("opened");
         assert!(later.files.is_empty() && !later.may_miss, "{later:?}");
     }
+
+    #[tokio::test]
+    async fn a_reader_goes_to_no_folder_that_was_made_before_its_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+        fs::create_dir(&old).expect("made");
+        fs::create_dir(&new).expect("made");
+        let made = |path: &Path| path.metadata().and_then(|found| found.created()).ok();
+        let deadline = Instant::now() + WITHIN;
+        // The clock of the file system goes on in ticks.
+        while made(&new).is_some() && made(&new) == made(&old) && Instant::now() < deadline {
+            fs::remove_dir(&new).expect("it is empty");
+            fs::create_dir(&new).expect("made");
+        }
+        if made(&new) <= made(&old) {
+            return;
+        }
+        for folder in [&old, &new] {
+            fs::write(folder.join("0.log"), "0").expect("written");
+        }
+        let read = open_all(|| Ok(present(&new, 0))).await.expect("opened").pop().expect("one");
+        let later = after(|| Ok(present(&old, 0)), &read).await.expect("opened");
+        assert!(later.files.is_empty() && !later.may_miss, "{later:?}");
+        let read = open_all(|| Ok(present(&old, 0))).await.expect("opened").pop().expect("one");
+        let later = after(|| Ok(present(&new, 0)), &read).await.expect("opened");
+        assert_eq!(later.files.len(), 1, "the successor of its pod: {later:?}");
+    }
+
     #[tokio::test]
     async fn a_folder_that_was_made_again_is_read_from_its_first_run() {
         let scratch = tempfile::tempdir().expect("a directory");

@@ -1,7 +1,8 @@
 //! The logs of containers, from the log files that their node's runtime names.
 //!
-//! A log that is followed goes on through rotation and restarts. Where rotation removed files before they were read, because
-//! the reader is slow or the container writes fast, a note says so.
+//! A log that is followed goes on through rotation and restarts. That of an earlier run is whole, and is not followed: what comes
+//! after it is the log of another run. Where rotation removed files before they were read, because the reader is slow or the
+//! container writes fast, a note says so.
 
 mod container;
 pub mod line;
@@ -49,6 +50,7 @@ pub(super) async fn logs(
     dependencies: &OperatorDependencies,
     request: LogsRequest,
 ) -> Result<impl Stream<Item = std::io::Result<LogsChunk>> + Send + use<>, Status> {
+    let request = LogsRequest { follow: is_followed(&request), ..request };
     let pod = find(dependencies, &request).await?;
     let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).ok_or_else(|| {
         Status::failed_precondition(format!("pod {} is not on a node yet", request.pod))
@@ -83,6 +85,11 @@ pub(super) async fn logs(
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     tokio::spawn(send_all(written, chosen.note, request, sender));
     Ok(ReceiverStream::new(receiver))
+}
+
+/// Whether the log goes on. An earlier run has ended.
+fn is_followed(request: &LogsRequest) -> bool {
+    request.follow && !request.previous
 }
 
 async fn send_all(

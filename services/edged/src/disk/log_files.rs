@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::paths::{Paths, entries};
 use crate::pod::is_plain_name;
 
 /// The log files of a container's latest run, or of the run before it, oldest first. Empty if
-/// there is none. When several pods of the name have logs, the pod that wrote last is chosen.
+/// there is none. When several pods of the name have logs, the latest pod is chosen: the one whose folder was made last. The
+/// removal of an earlier one changes its folder last.
 ///
 /// # Errors
 /// The errors of the file system.
@@ -27,7 +29,7 @@ pub(crate) fn log_files(
         return Ok(Vec::new());
     }
     let prefix = format!("{namespace}_{pod}_");
-    let mut latest: Option<(std::time::SystemTime, PathBuf)> = None;
+    let mut latest: Option<(SystemTime, PathBuf)> = None;
     for entry in entries(&paths.all_logs())? {
         let name = entry.file_name();
         // Kubernetes' names have no underscore: what follows the prefix is the UID.
@@ -38,9 +40,11 @@ pub(crate) fn log_files(
         if !is_pod || !is_folder(&entry.path()) || !is_folder(&path) {
             continue;
         }
-        let modified = entry.metadata()?.modified()?;
-        if latest.as_ref().is_none_or(|(before, _)| *before <= modified) {
-            latest = Some((modified, path));
+        let found = entry.metadata()?;
+        // Some file systems do not keep when a folder was made.
+        let made = found.created().or_else(|_| found.modified())?;
+        if latest.as_ref().is_none_or(|(before, _)| *before <= made) {
+            latest = Some((made, path));
         }
     }
     let Some((_, dir)) = latest else { return Ok(Vec::new()) };
@@ -116,7 +120,46 @@ pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// The time limit of a clock that goes on.
+    const WITHIN: Duration = Duration::from_secs(10);
+
+    /// Makes folders, the second one by a later time of the file system; `false` if it keeps no such times.
+    fn make_in_turn(first: &Path, second: &Path) -> bool {
+        fs::create_dir_all(first).expect("folders");
+        let made = |path: &Path| path.metadata().and_then(|found| found.created()).ok();
+        let deadline = Instant::now() + WITHIN;
+        while made(first).is_some() && Instant::now() < deadline {
+            fs::create_dir_all(second).expect("folders");
+            if made(second) > made(first) {
+                return true;
+            }
+            fs::remove_dir(second).expect("it is empty");
+        }
+        false
+    }
+
+    #[test]
+    fn the_latest_pod_has_the_log_also_while_an_earlier_one_is_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let paths = Paths::new(dir.path().to_owned());
+        let [old, new] = ["shop_web_u1", "shop_web_u2"].map(|name| paths.all_logs().join(name));
+        if !make_in_turn(&old, &new) {
+            return;
+        }
+        for folder in [&old, &new] {
+            fs::create_dir(folder.join("app")).expect("made");
+            fs::write(folder.join("app/0.log"), "").expect("written");
+        }
+        // The folder of another container was removed just now.
+        let later = SystemTime::now() + Duration::from_mins(1);
+        fs::File::open(&old).and_then(|it| it.set_modified(later)).expect("set");
+        let files = log_files(&paths, "shop", "web", "app", false).expect("listed");
+        assert_eq!(files, [new.join("app/0.log")]);
+    }
 
     #[test]
     fn a_gap_in_the_numbers_hides_no_file() {

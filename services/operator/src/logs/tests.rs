@@ -75,6 +75,16 @@ fn what_is_no_plain_file_is_named_and_not_waited_for() {
 }
 
 #[test]
+fn the_log_of_an_earlier_run_is_not_followed_into_the_next_one() {
+    for (follow, previous, expected) in
+        [(true, false, true), (true, true, false), (false, true, false)]
+    {
+        let request = LogsRequest { follow, previous, ..LogsRequest::default() };
+        assert_eq!(is_followed(&request), expected, "{request:?}");
+    }
+}
+
+#[test]
 fn a_file_without_line_ends_costs_no_more_than_a_row() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("0.log");
