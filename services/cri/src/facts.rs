@@ -12,7 +12,8 @@ use crate::knowledge::{End, Fact, OUT_OF_MEMORY, Phase, Run, Sandbox, UNSEEN};
 use crate::pod_names;
 use crate::proto::containerd::{Envelope, TaskExit, TaskOom};
 use crate::proto::{
-    Container, ContainerState, ContainerStatus, PodSandbox, PodSandboxState, PodSandboxStatus,
+    Container, ContainerState, ContainerStatus, NamespaceMode, PodSandbox, PodSandboxState,
+    PodSandboxStatus,
 };
 use crate::spec::{
     BOOT, CONTAINER_NAME, MESSAGE_POLICY, NodeFacts, POD_UID, container_log_path, log_directory,
@@ -32,10 +33,14 @@ pub(crate) const START_ERROR: &str = "StartError";
 const CUT_OFF: [&str; 3] =
     ["context canceled", "context deadline exceeded", "start failed: : signal: killed"];
 
-/// A sandbox by its status; `None` if its labels are not those of a pod.
+/// A sandbox by its status; `None` if its labels are not those of a pod. One in the network of the node has no address of its
+/// own, whether the runtime states the node's or none.
 pub(crate) fn sandbox(status: PodSandboxStatus) -> Option<(String, Sandbox)> {
     let is_ready = status.state() == PodSandboxState::SandboxReady;
-    let network = status.network.unwrap_or_default();
+    let namespaces = status.linux.as_ref().and_then(|linux| linux.namespaces.as_ref());
+    let options = namespaces.and_then(|namespaces| namespaces.options.as_ref());
+    let is_on_node = options.is_some_and(|options| options.network() == NamespaceMode::Node);
+    let network = status.network.filter(|_| !is_on_node).unwrap_or_default();
     let more = network.additional_ips.into_iter().map(|address| address.ip);
     let addresses = std::iter::once(network.ip).chain(more);
     let sandbox = Sandbox {
@@ -187,8 +192,32 @@ pub(crate) fn time(nanoseconds: i64) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::ContainerMetadata;
+    use crate::proto::{
+        ContainerMetadata, LinuxPodSandboxStatus, Namespace, NamespaceOption, PodSandboxMetadata,
+        PodSandboxNetworkStatus,
+    };
     use crate::spec::{POD_NAME, POD_NAMESPACE};
+
+    #[test]
+    fn a_sandbox_in_the_network_of_the_node_has_no_address_of_its_own() {
+        let addresses = |network: NamespaceMode| {
+            let options = NamespaceOption { network: network.into(), ..Default::default() };
+            let namespaces = Some(Namespace { options: Some(options) });
+            let status = PodSandboxStatus {
+                metadata: Some(PodSandboxMetadata::default()),
+                labels: [(POD_UID.to_owned(), "u1".to_owned())].into(),
+                linux: Some(LinuxPodSandboxStatus { namespaces }),
+                network: Some(PodSandboxNetworkStatus {
+                    ip: "10.0.0.7".to_owned(),
+                    additional_ips: Vec::new(),
+                }),
+                ..PodSandboxStatus::default()
+            };
+            let (_, sandbox) = sandbox(status).expect("a pod's");
+            sandbox.addresses.len()
+        };
+        assert_eq!([NamespaceMode::Pod, NamespaceMode::Node].map(addresses), [1, 0]);
+    }
 
     #[test]
     fn a_list_says_what_a_run_is_but_not_how_it_ended() {

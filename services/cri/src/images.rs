@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::client::{CallError, CriClient};
 use crate::proto;
+use crate::seen_images::SeenImages;
 
 /// Pulls of one registry at a time: a gateway's link carries no more at once.
 const PULLS_MAX: usize = 3;
@@ -31,6 +32,7 @@ pub(crate) struct CriImages {
     client: CriClient,
     /// The image of every sandbox, where the runtime does not pin it (containerd before 2.0). It may change with the runtime.
     sandbox_image: Arc<Mutex<Option<String>>>,
+    seen: Arc<SeenImages>,
     pulls: Mutex<Pulls>,
 }
 
@@ -51,15 +53,19 @@ type PullResult = Result<PulledImage, ImageError>;
 type PullEnd = (PullResult, Instant);
 
 impl CriImages {
-    pub(crate) fn new(client: CriClient, sandbox_image: Arc<Mutex<Option<String>>>) -> Self {
-        Self { client, sandbox_image, pulls: Mutex::default() }
+    pub(crate) fn new(
+        client: CriClient,
+        sandbox_image: Arc<Mutex<Option<String>>>,
+        seen: Arc<SeenImages>,
+    ) -> Self {
+        Self { client, sandbox_image, seen, pulls: Mutex::default() }
     }
 }
 
 #[async_trait]
 impl Images for CriImages {
     async fn status(&self, name: &str) -> Result<Option<Image>, ImageError> {
-        let image = image_status(&self.client, name).await;
+        let image = self.seen.status(&self.client, name).await;
         Ok(image.map_err(|error| failed(name, error))?.map(image_of))
     }
 
@@ -70,7 +76,7 @@ impl Images for CriImages {
     ) -> Result<PulledImage, ImageError> {
         let mut result = {
             let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
-            pulls.join(&self.client, (name.to_owned(), credentials.to_vec()))
+            pulls.join(&self.client, &self.seen, (name.to_owned(), credentials.to_vec()))
         };
         let ended = result.wait_for(Option::is_some).await.map(|end| end.clone());
         let (result, _) = ended.ok().flatten().unwrap_or_else(|| {
@@ -97,7 +103,9 @@ impl Images for CriImages {
 
     async fn remove(&self, id: &str) -> Result<(), ImageError> {
         let request = proto::RemoveImageRequest { image: Some(named(id)) };
-        match self.client.remove_image(request).await {
+        let removed = self.client.remove_image(request).await;
+        self.seen.forget();
+        match removed {
             Ok(_) | Err(CallError::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(id, error)),
         }
@@ -145,7 +153,12 @@ impl Images for CriImages {
 
 impl Pulls {
     /// Joins the pull of an image that goes on, or begins one.
-    fn join(&mut self, client: &CriClient, key: PullKey) -> watch::Receiver<Option<PullEnd>> {
+    fn join(
+        &mut self,
+        client: &CriClient,
+        seen: &Arc<SeenImages>,
+        key: PullKey,
+    ) -> watch::Receiver<Option<PullEnd>> {
         // A pull that failed serves the pods that wait for it. The next pod begins another one.
         self.running.retain(|_, pull| match &*pull.borrow() {
             None => pull.has_changed().is_ok(),
@@ -158,7 +171,7 @@ impl Pulls {
         }
         let places = self.places.entry(registry(&key.0).to_owned());
         let places = places.or_insert_with(|| Arc::new(Semaphore::new(PULLS_MAX))).clone();
-        let result = begin(client.clone(), key.clone(), places);
+        let result = begin(client.clone(), seen.clone(), key.clone(), places);
         self.running.insert(key, result.clone());
         result
     }
@@ -167,6 +180,7 @@ impl Pulls {
 /// Begins a pull. It goes on when the pod that asked for it is gone: others may want the image.
 fn begin(
     client: CriClient,
+    seen: Arc<SeenImages>,
     (name, credentials): PullKey,
     places: Arc<Semaphore>,
 ) -> watch::Receiver<Option<PullEnd>> {
@@ -175,6 +189,8 @@ fn begin(
         // The semaphore is never closed.
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let result = in_place(place, pull(&client, &name, &credentials)).await;
+        // Its name may be that of another image now.
+        seen.forget();
         ended.send_replace(Some((result, Instant::now())));
         drop(places);
     });

@@ -13,6 +13,7 @@
 //! | [`spec`] | what a sandbox and a container are asked to be (pure) |
 //! | [`knowledge`] | the fold of events and lists (pure) |
 //! | `runtime`, `streams`, [`images`] | the seams |
+//! | `seen_images` | the images that the runtime has shown a moment ago |
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
 //! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
@@ -39,6 +40,7 @@ mod pod_names;
 pub mod proto;
 mod runtime;
 mod runtime_facts;
+mod seen_images;
 pub mod spec;
 mod streams;
 mod unknown_runs;

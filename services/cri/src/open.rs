@@ -181,6 +181,7 @@ pub async fn open(
         version: Mutex::new(facts.version),
         is_containerd: AtomicBool::new(facts.is_containerd),
         sandbox_image: Arc::new(Mutex::new(facts.sandbox_image)),
+        seen_images: Arc::default(),
         is_another: Notify::new(),
         may_be_another: AtomicBool::new(false),
         log_bytes_max: edged.log_bytes_max,
@@ -197,7 +198,8 @@ pub async fn open(
     inner.relist().await.map_err(call)?;
     let stop = CancellationToken::new();
     watch::start(&inner, &stop);
-    let images = Arc::new(CriImages::new(client, inner.sandbox_image.clone()));
+    let (sandbox_image, seen) = (inner.sandbox_image.clone(), inner.seen_images.clone());
+    let images = Arc::new(CriImages::new(client, sandbox_image, seen));
     let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);
     Ok(node.with_streams(runtime.clone()).with_usage(runtime))

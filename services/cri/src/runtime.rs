@@ -30,7 +30,7 @@ use tokio_util::sync::DropGuard;
 use crate::client::{CallError, CriClient};
 use crate::cni_results;
 use crate::inner::Inner;
-use crate::knowledge::{Fact, Knowledge, Phase, Run};
+use crate::knowledge::{Fact, Knowledge, Phase, Run, Sandbox};
 use crate::proto::{
     CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
@@ -366,16 +366,23 @@ impl Runtime for CriRuntime {
         })
         .await?;
         let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
-        let id = match self.client().run_pod_sandbox(request).await {
-            Ok(response) => response.pod_sandbox_id,
+        let (id, is_answer) = match self.client().run_pod_sandbox(request).await {
+            Ok(response) => (response.pod_sandbox_id, true),
             Err(error) if error.may_have_acted() => {
                 let found = self.adopt_sandbox(&pod.uid, attempt).await;
-                found.ok().flatten().ok_or_else(|| sandbox_error(&error))?
+                (found.ok().flatten().ok_or_else(|| sandbox_error(&error))?, false)
             }
             Err(error) => return Err(sandbox_error(&error)),
         };
         self.on_cgroups(move || cgroups.adjust(&parent, &resources)).await?;
-        let status = inner.sandbox_status(&id).await.map_err(|error| sandbox_error(&error))?;
+        let status = if is_answer && is_on_node(spec) {
+            // Its status would say no more: it is ready, and has no address of its own. A list finds its end.
+            let (pod, addresses) = (pod.uid.clone(), Vec::new());
+            let sandbox = Sandbox { pod, attempt, is_ready: true, is_closed: false, addresses };
+            Some((id.clone(), sandbox))
+        } else {
+            inner.sandbox_status(&id).await.map_err(|error| sandbox_error(&error))?
+        };
         match status {
             Some((id, sandbox)) if sandbox.is_ready => {
                 inner.learn(Fact::Sandbox(id, sandbox));
@@ -447,7 +454,11 @@ impl Runtime for CriRuntime {
         let request = self.container_request(pod, spec, launch, attempt, sandbox.clone()).await?;
         let log = inner.files.log(pod, name, attempt);
         let id = self.create(&pod.uid, name, attempt, request).await;
-        let id = id.map_err(|error| failed(&error))?;
+        let id = id.map_err(|error| {
+            // Its image may have gone.
+            inner.seen_images.forget();
+            failed(&error)
+        })?;
         // Known before it runs: its end may come before the response.
         let run = Run {
             pod: pod.uid.clone(),
@@ -622,6 +633,11 @@ impl Runtime for CriRuntime {
     fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>> {
         self.inner.files.log_files(query)
     }
+}
+
+/// Whether the pod is in the network of its node.
+fn is_on_node(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
 }
 
 /// A container was not made, or it is not known whether it was: a retry can succeed.

@@ -8,7 +8,6 @@ use headwater_edged::runtime::RuntimeError;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{CriRuntime, error_of, failed};
-use crate::images::image_status;
 use crate::proto::{CreateContainerRequest, PodSandboxConfig};
 use crate::spec::{
     ContainerRequest, HostMount, ImageFacts, container_config, container_log_path, hosts_file,
@@ -99,7 +98,8 @@ impl CriRuntime {
     }
 
     async fn image(&self, name: &str) -> Result<ImageFacts, RuntimeError> {
-        let image = image_status(self.client(), name).await.map_err(|error| failed(&error))?;
+        let image = self.inner.seen_images.status(self.client(), name).await;
+        let image = image.map_err(|error| failed(&error))?;
         let image =
             image.ok_or_else(|| error_of(format!("image {name:?} is not on the node any more")))?;
         Ok(ImageFacts {
