@@ -88,7 +88,7 @@ pub(crate) use former_runs::{FormerRuns, ends_that_count};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 pub(crate) use places::Places;
-use plan::{FailReason, Fate, Outcome};
+use plan::{Action, FailReason, Fate, Outcome};
 use probe_totals::PodProbeTotals;
 pub use probe_totals::ProbeTotal;
 pub(crate) use probe_totals::ProbeTotals;
@@ -279,6 +279,7 @@ impl Worker {
     /// forgotten.
     async fn work(&mut self, wake: Wake) -> Option<Instant> {
         let pod = self.receive(wake);
+        let mut has_opened = false;
         loop {
             let state = self.observe(&pod).await;
             self.assign_cpus(&pod).await;
@@ -294,7 +295,13 @@ impl Worker {
             }
             let plan = self.plan(&pod, &state, fate, now);
             self.has_ended.store(self.ended.is_some(), Ordering::Relaxed);
-            self.report(&pod, &state, fate, &plan).await;
+            // The containers that start in a sandbox that was opened just now are reported with it: pods that start together make
+            // an edge busy.
+            let is_half = has_opened && fate == Fate::Run && plan.only_starts();
+            if !is_half {
+                self.report(&pod, &state, fate, &plan).await;
+            }
+            has_opened = plan.actions.contains(&Action::Open);
             self.retry_at = None;
             let mut has_changed = false;
             for action in &plan.actions {

@@ -1,6 +1,7 @@
 //! The whole pod worker on a container runtime: a real containerd, CRI-O, and the twin with its faults.
 
 mod bench;
+mod calls;
 mod cgroups;
 mod classes;
 mod collection;

@@ -105,6 +105,14 @@ pub struct Plan {
     pub wake_at: Option<Instant>,
 }
 
+impl Plan {
+    /// Whether containers start now, and nothing else is done or waited for.
+    pub(crate) fn only_starts(&self) -> bool {
+        let starts = |action: &Action| matches!(action, Action::Start(_));
+        self.waiting.is_empty() && !self.actions.is_empty() && self.actions.iter().all(starts)
+    }
+}
+
 impl FailReason {
     /// The reason as a kubelet reports it in a pod's status.
     pub fn as_str(self) -> &'static str {

@@ -1,0 +1,42 @@
+//! What the start of a pod costs its runtime and its edge.
+
+use std::time::Duration;
+
+use headwater_cri_lab::{Containerd, Fault};
+
+use crate::bench::{is_running, on_a_twin};
+use crate::fake_edge::statuses;
+
+/// Pods that start together: as many as at the same time, and some more.
+const PODS: usize = 8;
+
+/// A start takes so long that a status between the sandbox and the container would be reported.
+const SLOW: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_start_together_share_looks_at_their_image_and_report_sandbox_and_start_in_one() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
+    let names: Vec<String> = (0..PODS).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        twin.fail_next("StartContainer", Fault::Slow(SLOW));
+        bench.edge.apply(&bench.pod(name, ""));
+    }
+    for name in &names {
+        bench.status(name, "a running pod", is_running).await;
+        let told = statuses(&bench.edge.operations(), name);
+        let pending = told.iter().filter(|status| status["phase"] == "Pending").count();
+        assert!(pending <= 1, "{name}: {told:#?}");
+    }
+    let pods = u64::try_from(PODS).expect("a few");
+    for method in ["RunPodSandbox", "CreateContainer", "StartContainer"] {
+        assert_eq!(twin.calls(method), pods, "{method}");
+    }
+    // A list may find a sandbox at the moment at which it is made. All pods may look for the image before any has an answer.
+    for (method, below) in [("PodSandboxStatus", pods), ("ImageStatus", 2 * pods)] {
+        assert!(twin.calls(method) < below, "{method}: {} calls", twin.calls(method));
+    }
+    edged.stop().await;
+}
