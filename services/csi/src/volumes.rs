@@ -349,6 +349,10 @@ impl VolumeDrivers for CsiVolumes {
         ledger.persistent().into_iter().map(name).collect()
     }
 
+    fn has_volumes(&self, pod: &PodUid) -> bool {
+        !self.inner.ledger().of_pod(pod.as_str()).is_empty()
+    }
+
     async fn publish(
         &self,
         pod: &PodRecord,

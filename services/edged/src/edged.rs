@@ -102,6 +102,15 @@ pub enum EdgedError {
     Devices(#[source] FileError),
 }
 
+/// How all pods end, where nothing else is done.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    /// The longest time of a pod's end.
+    within: Duration,
+    /// The pods with volumes of storage drivers end first: the others may be those drivers.
+    takes_volumes_back: bool,
+}
+
 /// Events of the watch that may wait; past this the edge's stream is held back.
 const EVENTS_MAX: usize = 256;
 
@@ -149,13 +158,13 @@ impl Edged {
         Self::start(config, edge, runtime, noticed, None)
     }
 
-    /// With `ending`, the pods end within this time at most, and nothing else is done.
+    /// With `ending`, the pods end, and nothing else is done.
     fn start(
         config: EdgedConfig,
         edge: EdgeClient,
         runtime: NodeRuntime,
         noticed: mpsc::Receiver<PodUid>,
-        ending: Option<Duration>,
+        ending: Option<Ending>,
     ) -> Result<Handle, EdgedError> {
         let EdgedConfig {
             node,
@@ -269,9 +278,9 @@ impl Edged {
         ));
         let mut supervisor =
             Supervisor::new(dependencies, edge, resend_node, claims, evicts.then_some(pressed));
-        if let Some(grace) = ending {
+        if let Some(ending) = ending {
             // Before it sees that no file of a static pod is there.
-            supervisor.stop(grace);
+            supervisor.end(ending);
         }
         let (stop_pods, stopped) = oneshot::channel();
         let task =

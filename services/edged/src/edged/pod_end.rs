@@ -1,23 +1,24 @@
 //! The end of all pods of a directory, while no pod worker uses it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream;
 use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::{Edged, EdgedError, open_runtime, open_store, stray_pods};
+use super::{Edged, EdgedError, Ending, open_runtime, open_store, stray_pods};
 use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
 use crate::pod::{PodRecord, PodUid};
-use crate::runtime::{NodeRuntime, RunState};
+use crate::runtime::{NodeRuntime, RunState, VolumeDrivers};
 use crate::worker::ends_that_count;
 
-/// How long the volumes of a pod may take to be taken back: drivers register again within seconds. A driver that is a pod
-/// itself has just ended and never does.
+/// How long volumes may take to be taken back: drivers register again within seconds.
 const DRIVERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The wait between two attempts.
@@ -43,11 +44,13 @@ impl Edged {
         let store = open_store(&runtime, &config.dir)?;
         // The others end in any case.
         stray_pods::recover_again(&runtime, &store).await;
-        end(config, &runtime, noticed, store.pods(), grace).await
+        let ending = Ending { within: grace, takes_volumes_back: false };
+        end(config, &runtime, noticed, store.pods(), ending).await
     }
 
     /// [Ends](Self::end_pods) every pod in the pod worker's directory, and removes what the runtime has of them: the next
-    /// pod worker has another runtime. The records of the pods stay, with the statuses that were reported last and the ends of
+    /// pod worker has another runtime. Pods with volumes of storage drivers end before all others, and their volumes are taken
+    /// back: the drivers may be pods themselves. The records of the pods stay, with the statuses that were reported last and the ends of
     /// their containers: a pod that had ended does not run again, whether its end was reported or not. A pod without a record
     /// ends too, unless the runtime keeps no name of it.
     ///
@@ -59,7 +62,8 @@ impl Edged {
         let (runtime, noticed) = open(&config).await?;
         let store = open_store(&runtime, &dir)?;
         stray_pods::recover(&runtime, &store).await?;
-        let pods = end(config, &runtime, noticed, store.pods(), grace).await?;
+        let ending = Ending { within: grace, takes_volumes_back: true };
+        let pods = end(config, &runtime, noticed, store.pods(), ending).await?;
         if !pods.left.is_empty() {
             let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
@@ -87,16 +91,42 @@ async fn end(
     runtime: &NodeRuntime,
     noticed: mpsc::Receiver<PodUid>,
     records: Vec<PodRecord>,
-    grace: Duration,
+    ending: Ending,
 ) -> Result<EndedPods, EdgedError> {
     let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
     let mut running: Vec<_> = records.into_iter().filter(|pod| runs(runtime, pod)).collect();
     running.sort_by(|one, other| one.key.cmp(&other.key));
     if !running.is_empty() {
-        Edged::start(config, edge, runtime.clone(), noticed, Some(grace))?.ended().await;
+        Edged::start(config, edge, runtime.clone(), noticed, Some(ending))?.ended().await;
     }
     let (left, ended) = running.into_iter().partition(|pod| runs(runtime, pod));
     Ok(EndedPods { ended, left })
+}
+
+/// Has the drivers take the volumes of these pods back, as far as nothing of the pods runs, and waits until no volume is in
+/// use any more, or the time is over.
+pub(super) async fn take_volumes_back(runtime: &NodeRuntime, pods: &[PodRecord]) {
+    let Some(drivers) = runtime.drivers() else { return };
+    let ended = pods.iter().filter(|pod| !runs(runtime, pod));
+    join_all(ended.map(|pod| take_back(drivers, pod))).await;
+    // What no pod uses any more is unstaged by itself.
+    let deadline = Instant::now() + DRIVERS_WITHIN;
+    while !drivers.in_use().is_empty() && Instant::now() < deadline {
+        sleep(DRIVER_PAUSE).await;
+    }
+}
+
+/// Has the drivers take the volumes of a pod back, of which nothing runs.
+async fn take_back(drivers: &Arc<dyn VolumeDrivers>, pod: &PodRecord) {
+    let deadline = Instant::now() + DRIVERS_WITHIN;
+    while let Err(error) = drivers.unpublish(&pod.uid).await {
+        if Instant::now() >= deadline {
+            let message = error_chain(&error);
+            tracing::warn!(pod = %pod.key, message, "a volume stays published by its driver");
+            break;
+        }
+        sleep(DRIVER_PAUSE).await;
+    }
 }
 
 fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
@@ -118,15 +148,7 @@ async fn remove(
         store.write_former_runs(&pod.uid, &ends).await?;
     }
     if let Some(drivers) = runtime.drivers() {
-        let deadline = Instant::now() + DRIVERS_WITHIN;
-        while let Err(error) = drivers.unpublish(&pod.uid).await {
-            if Instant::now() >= deadline {
-                let message = error_chain(&error);
-                tracing::warn!(pod = %pod.key, message, "a volume stays published by its driver");
-                break;
-            }
-            sleep(DRIVER_PAUSE).await;
-        }
+        take_back(drivers, pod).await;
     }
     runtime.remove(pod).await.inspect_err(|error| {
         tracing::warn!(pod = %pod.key, message = error_chain(error), "a pod is not removed");

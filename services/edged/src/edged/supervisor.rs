@@ -19,14 +19,15 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::EVENTS_MAX;
 use super::admission::{
     Load, Room, admit, admit_ports, admit_under_pressure, excess, given, missing,
 };
 use super::node_pods::{PodQuery, PodView, QueriedPods};
+use super::pod_end::take_volumes_back;
 use super::preemption::{Candidate, Missing, may_preempt, victims};
 use super::stray_pods;
 use super::worker_set::{self, WorkedPod, WorkerChange};
+use super::{EVENTS_MAX, Ending};
 use crate::api::client::EdgeClient;
 use crate::boot_time::BootTime;
 use crate::container::claim::ClaimView;
@@ -69,6 +70,8 @@ pub(super) struct Supervisor {
     has_recovered: bool,
     /// The time by which the pods must have ended, once the machine stops.
     shutdown: Option<Instant>,
+    /// The end of the pods whose turn comes once the others have ended.
+    next_end: Option<NextEnd>,
     /// The trace contexts of events since the workers last received assignments.
     traces: ChangeTraces,
     resend_node: Arc<Notify>,
@@ -102,6 +105,14 @@ struct WorkerHandle {
     signals: Signals,
 }
 
+/// The end of all pods, after that of the pods with volumes of storage drivers.
+struct NextEnd {
+    /// The longest time of a pod's end.
+    within: Duration,
+    /// The pods whose volumes are taken back before.
+    users: Vec<PodRecord>,
+}
+
 impl WorkerHandle {
     /// Whether the pod counts among those that the node has room for. A pod that ends does not: where
     /// all pods are replaced at once, the new ones come while the old ones end.
@@ -130,6 +141,7 @@ impl Supervisor {
             is_listed: false,
             has_recovered: false,
             shutdown: None,
+            next_end: None,
             traces: ChangeTraces::default(),
             resend_node,
             edge,
@@ -162,7 +174,10 @@ impl Supervisor {
         });
         loop {
             if self.shutdown.is_some() && self.tasks.is_empty() {
-                return 0;
+                if !self.end_next().await {
+                    return 0;
+                }
+                continue;
             }
             let give_up = self.shutdown.map(|deadline| deadline + KILL_SLACK);
             tokio::select! {
@@ -231,7 +246,9 @@ impl Supervisor {
                 // A reader that gave up needs no answer.
                 Some(PodQuery { pods, answer }) = queried.recv() => drop(answer.send(self.views(&pods))),
                 Ok(grace) = &mut stop_pods, if self.shutdown.is_none() => self.stop(grace),
-                () = sleep_until(give_up), if give_up.is_some() => break,
+                () = sleep_until(give_up), if give_up.is_some() => if !self.end_next().await {
+                    break;
+                },
             }
         }
         // Workers observe the cancellation at their next step, and none of their steps waits long.
@@ -583,6 +600,31 @@ impl Supervisor {
         })
     }
 
+    /// Ends every pod, and nothing else is done.
+    pub(super) fn end(&mut self, ending: Ending) {
+        let Ending { within, takes_volumes_back } = ending;
+        let drivers = self.shared.runtime.drivers().filter(|_| takes_volumes_back);
+        let records = self.shared.store.pods().into_iter();
+        let users: Vec<PodRecord> = records
+            .filter(|pod| drivers.is_some_and(|drivers| drivers.has_volumes(&pod.uid)))
+            .collect();
+        if users.is_empty() {
+            return self.stop(within);
+        }
+        let now = Instant::now();
+        self.shutdown = Some(now + within);
+        self.end_unworked(users.clone(), now, within);
+        self.next_end = Some(NextEnd { within, users });
+    }
+
+    /// Ends the pods whose turn has come, once the volumes of those before them are taken back. Returns whether there are any.
+    async fn end_next(&mut self) -> bool {
+        let Some(NextEnd { within, users }) = self.next_end.take() else { return false };
+        take_volumes_back(&self.shared.runtime, &users).await;
+        self.stop(within);
+        true
+    }
+
     /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
     /// This includes pods on the machine that the edge's view has not named yet.
     pub(super) fn stop(&mut self, grace: Duration) {
@@ -594,7 +636,12 @@ impl Supervisor {
                 assignment.shutdown = Some(now + grace.min(own_grace));
             });
         }
-        for record in self.shared.store.pods() {
+        self.end_unworked(self.shared.store.pods(), now, grace);
+    }
+
+    /// Gives each of these pods a worker that ends it, unless it has a worker.
+    fn end_unworked(&mut self, records: Vec<PodRecord>, now: Instant, grace: Duration) {
+        for record in records {
             if self.workers.contains_key(&record.uid) {
                 continue;
             }

@@ -38,6 +38,9 @@ pub trait VolumeDrivers: Send + Sync + 'static {
     /// A cluster detaches none of them.
     fn in_use(&self) -> Vec<String>;
 
+    /// Whether a volume is published for the pod, or may be.
+    fn has_volumes(&self, pod: &PodUid) -> bool;
+
     /// Publishes the volumes for a pod that has a record. Returns the path of each by its name in the pod.
     ///
     /// # Errors
