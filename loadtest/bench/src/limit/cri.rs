@@ -1,17 +1,38 @@
 //! A pod by raw calls of the Container Runtime Interface: the runtime's own time, and nothing else.
 
 use headwater_cri::client::CriClient;
+use headwater_cri::proto::security_profile::ProfileType;
 use headwater_cri::proto::{
     ContainerConfig, ContainerMetadata, CreateContainerRequest, ImageSpec, LinuxContainerConfig,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption,
     PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
-    StartContainerRequest, StopPodSandboxRequest,
+    SecurityProfile, StartContainerRequest, StopPodSandboxRequest,
 };
 use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_loadtest::failure::{Attempt, Failure};
 
 /// What its one container runs.
 pub(crate) const COMMAND: [&str; 2] = ["sleep", "1234567"];
+
+/// The system calls of a sandbox's first process.
+#[derive(Clone, Copy)]
+pub(crate) enum SystemCalls {
+    /// All of them.
+    All,
+    /// Those of the runtime's own filter, which a kubelet asks for, and so does the pod worker. The filter of each sandbox is
+    /// compiled by the runtime.
+    Filtered,
+}
+
+impl SystemCalls {
+    fn profile(self) -> Option<SecurityProfile> {
+        let filter = SecurityProfile {
+            profile_type: ProfileType::RuntimeDefault.into(),
+            ..SecurityProfile::default()
+        };
+        matches!(self, Self::Filtered).then_some(filter)
+    }
+}
 
 /// A sandbox in the network of the host, with one container that runs.
 pub(crate) struct RawPod {
@@ -27,10 +48,14 @@ impl RawPod {
         client: &CriClient,
         name: &str,
         cgroup_parent: &str,
+        calls: SystemCalls,
     ) -> Result<Self, Failure> {
         let network = NamespaceOption { network: NamespaceMode::Node.into(), ..Default::default() };
-        let security =
-            LinuxSandboxSecurityContext { namespace_options: Some(network), ..Default::default() };
+        let security = LinuxSandboxSecurityContext {
+            namespace_options: Some(network),
+            seccomp: calls.profile(),
+            ..Default::default()
+        };
         let pod = PodSandboxConfig {
             metadata: Some(PodSandboxMetadata {
                 name: name.to_owned(),
