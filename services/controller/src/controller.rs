@@ -188,6 +188,7 @@ impl Controller {
             changes,
             presence: presence.clone(),
             event_discards: picture.event_discards(),
+            registrations: picture.registration_notes(),
             progress: progress_receiver.clone(),
             troubles: picture_troubles,
             metrics: metrics.report_fold,

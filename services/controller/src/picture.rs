@@ -7,6 +7,7 @@ pub(crate) mod node_event;
 mod page;
 mod pod_reports;
 mod presence;
+pub(crate) mod registrations;
 mod reported;
 pub(crate) mod tables;
 mod workload_counts;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use self::changes::ChangeFeed;
 use self::merge::merge;
 use self::node_event::EventDiscards;
+use self::registrations::RegistrationNotes;
 use self::tables::{LoggedProgress, NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
 use crate::source::SharedWorkloads;
@@ -33,7 +35,7 @@ pub use self::node_event::NodeEvent;
 pub use self::page::PicturePage;
 pub(crate) use self::pod_reports::PictureReports;
 pub use self::presence::{NodePresence, PresenceLink, PresenceReceiver};
-pub use self::reported::{EdgeStart, ReportedNode, ReportedPod};
+pub use self::reported::{ReportedNode, ReportedPod};
 
 /// Reads the cloud's picture.
 #[derive(Clone)]
@@ -44,6 +46,7 @@ pub struct Picture {
     presence: PresenceReceiver,
     workloads: SharedWorkloads,
     event_discards: EventDiscards,
+    registrations: RegistrationNotes,
 }
 
 /// The report of a node that all containers of a pod under deletion have stopped. The pod may be
@@ -93,7 +96,8 @@ impl Picture {
         workloads: SharedWorkloads,
     ) -> Self {
         let event_discards = EventDiscards::default();
-        Self { interest, engine, changes, presence, workloads, event_discards }
+        let registrations = RegistrationNotes::default();
+        Self { interest, engine, changes, presence, workloads, event_discards, registrations }
     }
 
     /// The Events that are needed no longer.

@@ -17,6 +17,7 @@
 //! | `terminations` | terminations that the log has |
 //! | `termination_removal` | removing those of pods that are gone |
 //! | `events` | Events that the log has, and their removal |
+//! | `registrations` | registrations of Nodes: appending and folding them |
 //! | `departed_nodes` | forgetting nodes that are gone for long |
 //! | `differences` | nodes whose own reports do not add up |
 
@@ -25,6 +26,7 @@ mod differences;
 mod events;
 mod key_repair;
 mod record;
+mod registrations;
 mod stale_keys;
 mod termination_removal;
 mod terminations;
@@ -48,6 +50,7 @@ use self::departed_nodes::DEPARTURES_INTERVAL;
 use self::events::{EVENTS_INTERVAL, LoggedEvents};
 use self::key_repair::AGAIN_AFTER;
 use self::record::is_lost;
+use self::registrations::{DueRegistrations, REGISTRATIONS_INTERVAL};
 use self::stale_keys::StaleKeys;
 use self::termination_removal::LOOK_INTERVAL;
 use self::terminations::Terminations;
@@ -55,6 +58,7 @@ use crate::metrics::ReportFoldMetrics;
 use crate::picture::PresenceReceiver;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::node_event::EventDiscards;
+use crate::picture::registrations::{RegistrationNotes, keep_logged_registrations};
 use crate::picture::tables::{EARLIER_TERMINATIONS, LoggedProgress, NODE_PROGRESS};
 use crate::publisher::{Progress, SharedConsumption, SharedSnapshotRequests};
 
@@ -90,6 +94,7 @@ struct Fold {
     stale: StaleKeys,
     terminations: Terminations,
     events: LoggedEvents,
+    registrations: DueRegistrations,
     /// The latest time of a record, in milliseconds since the Unix epoch.
     newest_ms: i64,
     /// The time of the last report of each node that was read in this run.
@@ -112,6 +117,8 @@ pub(crate) struct ReportFold {
     pub(crate) presence: PresenceReceiver,
     /// Events that are needed no longer.
     pub(crate) event_discards: EventDiscards,
+    /// Registrations of Nodes that this controller notes.
+    pub(crate) registrations: RegistrationNotes,
     /// Whether this controller is the writer.
     pub(crate) progress: watch::Receiver<Progress>,
     /// Gets a sentence for each partition that cannot be read.
@@ -162,6 +169,8 @@ impl ReportFold {
                 self.snapshot_requests.add(node);
             }
         }
+        self.registrations.forget_read();
+        keep_logged_registrations(&*self.engine)?;
         let emptied = discard_fold(&*self.engine);
         self.changes.publish_everything();
         emptied
@@ -184,6 +193,7 @@ impl ReportFold {
         let ResumePoint { cursors, mut ends, away, is_resumed } = resume;
         self.show_away(&away);
         let read = cursors.iter().map(|cursor| cursor.partition);
+        let partitions = self.log.describe().await?.partitions;
         let mut fold = Fold {
             keeps_positions_apart: read.chain(away.iter().copied()).any(is_of_positions),
             is_whole: away.is_empty(),
@@ -193,6 +203,7 @@ impl ReportFold {
             stale: StaleKeys::open(&*self.engine)?,
             terminations: Terminations::open(&*self.engine)?,
             events: LoggedEvents::open(&*self.engine)?,
+            registrations: DueRegistrations::open(&*self.engine, partitions)?,
             newest_ms: 0,
             reported_ms: BTreeMap::new(),
         };
@@ -200,16 +211,19 @@ impl ReportFold {
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
             self.check_nodes(&fold, is_resumed)?;
+            self.note_caught_up(&away)?;
         }
         let mut returned = pin!(until_readable(&*self.log, &away));
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         let (mut departures_from, mut events_from) = (Instant::now(), Instant::now());
+        let mut registrations_from = Instant::now();
         loop {
             // Before the end of the log, a later record may repair a stale key.
             let knows_all = fold.is_whole && ends.is_reached();
             let repairs = knows_all && fold.stale.is_due();
             let removes = knows_all && !fold.terminations.is_empty();
             let removes_events = knows_all && !fold.events.is_empty();
+            let has_registrations = !fold.registrations.is_empty();
             let batch = tokio::select! {
                 biased;
                 // A log that always has records must not delay it.
@@ -233,6 +247,11 @@ impl ReportFold {
                     events_from = Instant::now() + EVENTS_INTERVAL;
                     continue;
                 }
+                () = self.until_registration(has_registrations, registrations_from), if knows_all => {
+                    self.log_registrations(&mut fold.registrations).await?;
+                    registrations_from = Instant::now() + REGISTRATIONS_INTERVAL;
+                    continue;
+                }
                 batch = reader.next() => batch?,
             };
             *waits = retry();
@@ -248,6 +267,7 @@ impl ReportFold {
             if ends.pass(&batch.cursor) {
                 fold.has_caught_up = true;
                 self.check_nodes(&fold, is_resumed)?;
+                self.note_caught_up(&away)?;
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {

@@ -54,6 +54,7 @@
 //! | incarnation | the issue number of a node's identity ([`Incarnation`]) |
 //! | boot | one start of an edge ([`Boot`]) |
 //! | progress | a node's connection and positions, as a hub reports them ([`NodeProgress`]) |
+//! | registration | the latest start of an edge during which a cluster had its Node ([`EdgeStart`]) |
 //!
 //! # Modules
 //!
@@ -109,7 +110,9 @@ pub use position::{
 };
 pub use presence::{ConnectedNode, DisconnectedNode, NodeState, PresenceUpdate};
 pub use record::{RecordKey, ReportKey};
-pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind};
+pub use report::{
+    Boot, EdgeStart, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind,
+};
 pub use request::{AnswerBody, GetRule, NodeRequest, RequestError, RequestVerb};
 pub use stream::StreamId;
 pub use summary::{DigestKey, EntryDigest, RemovalRuns};

@@ -21,6 +21,7 @@
 //! | `!log <uuid>` | [`LogMetadata`] | in partition 0, first except behind reports of a version that wrote none |
 //! | `node/<name> !snapshot` | [`SnapshotClosed`](crate::report::SnapshotClosed) | end of a pod status snapshot |
 //! | `node/<name> !position` | [`NodeProgress`](crate::NodeProgress) | the node's positions, as a hub reports them |
+//! | `node/<name> !registration` | [`EdgeStart`](crate::EdgeStart) | the Node was in a cluster, as the controller that writes notes it |
 //! | `node/<name> <resource key>` | status, Node, message or Event; null for a removal | a report |
 
 use std::fmt;
@@ -61,6 +62,9 @@ pub enum ReportKey {
     Snapshot,
     /// `!position`: the node's positions, as a hub reports them.
     Position,
+    /// `!registration`: the start of the edge during which a cluster had the Node. Readers of a version that
+    /// does not know the key skip the record. No report of a node has this key.
+    Registration,
     /// A report under a resource key.
     Resource(ResourceKey),
 }
@@ -138,6 +142,7 @@ const BODY: &str = "!body";
 const HEAD: &str = "!head";
 const SNAPSHOT: &str = "!snapshot";
 const POSITION: &str = "!position";
+const REGISTRATION: &str = "!registration";
 
 impl RecordKey {
     /// Decodes a key.
@@ -229,6 +234,7 @@ impl FromStr for ReportKey {
         match text {
             SNAPSHOT => Ok(Self::Snapshot),
             POSITION => Ok(Self::Position),
+            REGISTRATION => Ok(Self::Registration),
             _ => text.parse().map(Self::Resource),
         }
     }
@@ -239,6 +245,7 @@ impl fmt::Display for ReportKey {
         f.write_str(match self {
             Self::Snapshot => SNAPSHOT,
             Self::Position => POSITION,
+            Self::Registration => REGISTRATION,
             Self::Resource(key) => key.as_str(),
         })
     }
@@ -286,9 +293,12 @@ mod tests {
     #[test]
     fn upstream_keys_contain_their_node() {
         let node: NodeName = "gw-1".parse().expect("ok");
-        for key in
-            [ReportKey::Snapshot, ReportKey::Position, "d/podstatus/web".parse().expect("ok")]
-        {
+        for key in [
+            ReportKey::Snapshot,
+            ReportKey::Position,
+            ReportKey::Registration,
+            "d/podstatus/web".parse().expect("ok"),
+        ] {
             let text = key.record_key(&node);
             assert_eq!(ReportKey::decode(text.as_bytes()), Ok((node.clone(), key)));
         }

@@ -59,6 +59,15 @@ impl Identity {
     }
 }
 
+/// A start of an edge, without its nonce. A later start is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct EdgeStart {
+    /// The issue number of the node's identity.
+    pub incarnation: Incarnation,
+    /// The boot number.
+    pub boot: u64,
+}
+
 /// The position of a report among all reports of its node. The fields are compared in order.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -8,6 +8,8 @@
 //! controller removes the termination: the same record without a value
 //! ([`encode_termination_removed`]). So it removes an Event that it needs no longer
 //! ([`encode_event_removed`]).
+//!
+//! The controller that writes also notes which Nodes were in a cluster ([`encode_registration`]).
 
 use bytes::Bytes;
 use prost::Message;
@@ -16,7 +18,7 @@ use crate::header::HeaderError;
 use crate::key::{KeyError, ResourceKey};
 use crate::name::NodeName;
 use crate::record::{RecordKeyError, ReportKey};
-use crate::report::{Incarnation, Report, ReportBody, ReportId};
+use crate::report::{EdgeStart, Incarnation, Report, ReportBody, ReportId};
 
 /// The header version that this build writes. A reader refuses an unknown version.
 pub const REPORT_HEADER_VERSION: u8 = 1;
@@ -189,8 +191,26 @@ pub fn decode_event_removed(record: &ReportRecord) -> Option<EventRemoved> {
     }
 }
 
-/// Decodes a report. Returns `None` for a hub's record of a node's positions, and for the removal of
-/// a termination or an Event.
+/// Encodes that a cluster had the Node of `node` while its edge ran since `start`.
+pub fn encode_registration(node: &NodeName, start: EdgeStart) -> ReportRecord {
+    let value = serde_json::to_vec(&start).unwrap_or_default();
+    ReportRecord {
+        key: ReportKey::Registration.record_key(node).into(),
+        value: Some(value.into()),
+        header: Bytes::new(),
+    }
+}
+
+/// Decodes the value of a registration.
+///
+/// # Errors
+/// The value is no start of an edge.
+pub fn decode_registration(value: &[u8]) -> Result<EdgeStart, serde_json::Error> {
+    serde_json::from_slice(value)
+}
+
+/// Decodes a report. Returns `None` for a hub's record of a node's positions, for a registration, and for the
+/// removal of a termination or an Event.
 ///
 /// # Errors
 /// The record is not a report; see [`ReportRecordError`]. The reader skips it.
@@ -213,7 +233,7 @@ fn decode(
     traceparent: Option<String>,
 ) -> Result<Option<(NodeName, Report)>, ReportRecordError> {
     let (node, key) = ReportKey::decode(&record.key)?;
-    if key == ReportKey::Position {
+    if matches!(key, ReportKey::Position | ReportKey::Registration) {
         return Ok(None);
     }
     let malformed = |reason: &str| ReportRecordError::Malformed {
@@ -224,7 +244,9 @@ fn decode(
     let value = || record.value.clone().ok_or_else(|| malformed("it has no value"));
     let resource = || match &key {
         ReportKey::Resource(key) => Ok(key.clone()),
-        ReportKey::Snapshot | ReportKey::Position => Err(malformed("its key has no resource")),
+        ReportKey::Snapshot | ReportKey::Position | ReportKey::Registration => {
+            Err(malformed("its key has no resource"))
+        }
     };
     let pod = || resource().map(|key| key.with_kind("pod"));
     let uid = message.uid.clone();
@@ -353,6 +375,17 @@ mod tests {
         assert_eq!(decode_event_removed(&removed), Some(EventRemoved { node: node(), key, id }));
         assert_eq!(decode_event_removed(&record), None);
         assert_eq!(decode_termination_removed(&removed), None);
+    }
+
+    #[test]
+    fn a_registration_survives_its_record_and_is_no_report() {
+        let start = EdgeStart { incarnation: Incarnation(1), boot: 2 };
+        let record = encode_registration(&node(), start);
+        assert_eq!(&record.key[..], b"node/gw-1 !registration");
+        let value = record.value.clone().expect("a value");
+        assert_eq!(decode_registration(&value).expect("readable"), start);
+        assert!(decode_report(&record, None).expect("readable").is_none());
+        assert!(decode_registration(b"{}").is_err());
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub enum TableId {
     NodeTerminations = 0x59,
     /// Per Event: what its node reported of it.
     NodeEvents = 0x5a,
+    /// Per node: the latest registration of its Node that the upstream log has.
+    LoggedRegistrations = 0x5b,
 
     /// Objects that an earlier log had, and that the present log may still lack.
     InheritedEntries = 0x60,
@@ -94,7 +96,7 @@ pub enum TableId {
     NodeIdentities = 0x63,
     /// Per partition of the upstream log: the cursor up to which the identities are folded.
     IdentityCursors = 0x64,
-    /// Per node: the latest start of its edge during which a cluster had its Node.
+    /// Per node: the latest start of its edge during which a cluster had its Node, as this controller saw it.
     NodeRegistrations = 0x65,
     /// Per node: its last position that the upstream log had, without its streams.
     NodeContacts = 0x66,
@@ -149,6 +151,7 @@ impl TableId {
         Self::LoggedTerminations,
         Self::NodeTerminations,
         Self::NodeEvents,
+        Self::LoggedRegistrations,
         Self::InheritedEntries,
         Self::HighestEpoch,
         Self::SessionReports,
@@ -218,6 +221,7 @@ mod tests {
                 "58 LoggedTerminations",
                 "59 NodeTerminations",
                 "5a NodeEvents",
+                "5b LoggedRegistrations",
                 "60 InheritedEntries",
                 "61 HighestEpoch",
                 "62 SessionReports",

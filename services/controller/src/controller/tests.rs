@@ -44,6 +44,7 @@ mod metrics;
 mod partitions;
 mod picture_changes;
 mod power_loss;
+mod registrations;
 mod reports;
 mod shared_objects;
 mod sinks;

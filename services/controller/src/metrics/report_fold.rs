@@ -10,6 +10,7 @@ use super::{Families, level};
 pub(crate) struct ReportFoldMetrics {
     reports: [IntCounter; ReportKind::ALL.len()],
     positions: IntCounter,
+    registrations: IntCounter,
     voids: IntCounter,
     metadata: IntCounter,
     unreadable: IntCounter,
@@ -29,6 +30,8 @@ pub(crate) struct ReportFoldMetrics {
 pub(crate) enum RecordKind {
     Report(ReportKind),
     Position,
+    /// A registration of a Node.
+    Registration,
     /// A tombstone.
     Void,
     /// The metadata of the log.
@@ -47,6 +50,7 @@ impl ReportFoldMetrics {
         Ok(Self {
             reports: ReportKind::ALL.map(|kind| records.with_label_values(&[kind.name()])),
             positions: records.with_label_values(&["position"]),
+            registrations: records.with_label_values(&["registration"]),
             voids: records.with_label_values(&["void"]),
             metadata: records.with_label_values(&["metadata"]),
             unreadable: records.with_label_values(&["unreadable"]),
@@ -92,6 +96,7 @@ impl ReportFoldMetrics {
         match kind {
             RecordKind::Report(kind) => self.reports[kind as usize].inc(),
             RecordKind::Position => self.positions.inc(),
+            RecordKind::Registration => self.registrations.inc(),
             RecordKind::Void => self.voids.inc(),
             RecordKind::Metadata => self.metadata.inc(),
             RecordKind::Unreadable => self.unreadable.inc(),

@@ -169,7 +169,12 @@ mod tests {
             let declared: NodeName = format!("a{number}").parse().expect("a name");
             interest.write().declare(&declared);
             let reported: NodeName = format!("b{number}").parse().expect("a name");
-            let report = NodeReport { id: Default::default(), object: "{}".into(), first_ms: 0 };
+            let report = NodeReport {
+                id: Default::default(),
+                object: "{}".into(),
+                first_ms: 0,
+                partition: None,
+            };
             batch.put(&NODES, &reported, &Json(report));
             keys.extend([declared, reported].map(|node| format!("null/node/{node}")));
         }

@@ -1,22 +1,12 @@
 //! What the nodes themselves report, without what the sources have.
 
 use bytes::Bytes;
-use headwater_event::{Incarnation, NodeName, ReportId, ResourceKey};
-use headwater_store::{Batch, Durability, EngineError, Json};
+use headwater_event::{EdgeStart, NodeName, ReportId, ResourceKey};
+use headwater_store::{EngineError, Json};
 use headwater_view::{PodStatusFold, ReportedStatus};
-use serde::{Deserialize, Serialize};
 
 use super::Picture;
-use super::tables::{NODE_PROGRESS, NODE_REGISTRATIONS, NODES};
-
-/// A start of an edge. A later start is greater.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct EdgeStart {
-    /// The issue number of the node's identity.
-    pub incarnation: Incarnation,
-    /// The boot number.
-    pub boot: u64,
-}
+use super::tables::{NODE_PROGRESS, NODES};
 
 /// What a node reports of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,28 +72,5 @@ impl Picture {
     ) -> Result<Option<ReportedPod>, EngineError> {
         let reported = PodStatusFold::status(&*self.engine, node, pod)?;
         Ok(reported.map(|ReportedStatus { id, uid, status }| ReportedPod { id, uid, status }))
-    }
-
-    /// The latest start of the edge of `node` during which a cluster had its Node, as
-    /// [`Picture::note_registration`] noted it.
-    ///
-    /// # Errors
-    /// When the picture cannot be read.
-    pub fn registration(&self, node: &NodeName) -> Result<Option<EdgeStart>, EngineError> {
-        Ok(NODE_REGISTRATIONS.get(&*self.engine, node)?.map(|Json(start)| start))
-    }
-
-    /// Notes that a cluster has the Node of `node` while its edge runs since `start`. A restart of this
-    /// controller does not forget it, but a lost disk does.
-    ///
-    /// # Errors
-    /// When the picture cannot be written.
-    pub fn note_registration(&self, node: &NodeName, start: EdgeStart) -> Result<(), EngineError> {
-        if self.registration(node)?.is_some_and(|noted| noted >= start) {
-            return Ok(());
-        }
-        let mut batch = Batch::new();
-        batch.put(&NODE_REGISTRATIONS, node, &Json(start));
-        batch.write(&*self.engine, Durability::Buffered)
     }
 }

@@ -1,10 +1,8 @@
 //! The tables of the picture's database.
 
-use headwater_event::{NodeName, NodeProgress, Partition, ReportId, ResourceKey};
+use headwater_event::{EdgeStart, NodeName, NodeProgress, Partition, ReportId, ResourceKey};
 use headwater_store::{Folded, Free, Json, Table, TableId};
 use serde::{Deserialize, Serialize};
-
-use super::reported::EdgeStart;
 
 /// Per node: the Node object that it last reported.
 pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
@@ -24,10 +22,14 @@ pub(crate) const TERMINATIONS: Table<(NodeName, ResourceKey), String, Folded> =
 pub(crate) const EARLIER_TERMINATIONS: Table<ResourceKey, String, Folded> =
     Table::new(TableId::Terminations);
 
-/// Per node: the latest start of its edge during which a cluster had its Node. Not folded: it outlives
-/// the fold.
+/// Per node: the latest start of its edge during which a cluster had its Node, as this controller noted it. Not
+/// folded: it outlives the fold.
 pub(crate) const NODE_REGISTRATIONS: Table<NodeName, Json<EdgeStart>, Free> =
     Table::new(TableId::NodeRegistrations);
+
+/// Per node: the latest start of its edge during which a cluster had its Node, as the log has it of any controller.
+pub(crate) const LOGGED_REGISTRATIONS: Table<NodeName, Json<EdgeStart>, Folded> =
+    Table::new(TableId::LoggedRegistrations);
 
 /// Nodes whose own reports do not add up, see `report_fold::differences`. Not folded: a fold from the start replaces it
 /// when it has caught up.
@@ -70,4 +72,7 @@ pub(crate) struct NodeReport {
     /// node's age.
     #[serde(default)]
     pub(crate) first_ms: i64,
+    /// The partition of the report. Earlier versions did not keep it.
+    #[serde(default)]
+    pub(crate) partition: Option<Partition>,
 }

@@ -107,7 +107,7 @@ fn newest(
     stale: &Stale,
 ) -> Result<Option<Report>, EngineError> {
     let found = match key {
-        ReportKey::Position => None,
+        ReportKey::Position | ReportKey::Registration => None,
         ReportKey::Snapshot => {
             let closing = statuses.node(node).and_then(NodeStatuses::closing);
             closing.map(|closing| (closing.id, ReportBody::SnapshotClosed(closing.closed)))

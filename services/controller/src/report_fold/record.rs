@@ -65,6 +65,9 @@ impl ReportFold {
                     }
                     RecordKind::Position
                 }
+                Ok((node, ReportKey::Registration)) => {
+                    self.fold_registration(&mut batch, &node, recorded)?
+                }
                 Ok(_) => {
                     let (differing, spans) = (&mut differing, &mut spans);
                     self.fold_report(fold, recorded, &mut batch, differing, spans, &mut changed)?
@@ -179,7 +182,9 @@ impl ReportFold {
                 if before.as_ref().is_none_or(|Json(before)| before.id < report.id) {
                     let object = String::from_utf8_lossy(object).into_owned();
                     let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
-                    batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
+                    let partition = Some(recorded.partition);
+                    let node_report = NodeReport { id: report.id, object, first_ms, partition };
+                    batch.put(&NODES, &node, &Json(node_report));
                     changed.node(&node);
                 }
             }

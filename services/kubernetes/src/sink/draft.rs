@@ -1,7 +1,6 @@
 //! The requests that follow from a plan, and what the API shows after them.
 
-use headwater_controller::EdgeStart;
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::{EdgeStart, NodeName, ResourceKey};
 
 use super::desired::StatusReport;
 use super::memory::Purpose;

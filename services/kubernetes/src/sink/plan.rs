@@ -6,7 +6,7 @@
 //!
 //! | difference | request | only if |
 //! |---|---|---|
-//! | a Node is not there | create | present; the Nodes were listed; the edge has started since it was there |
+//! | a Node is not there | create | present; the Nodes were listed; the edge has started since any controller saw the Node |
 //! | labels, annotations, status of a Node | patch | present |
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
@@ -21,8 +21,8 @@
 
 use std::sync::LazyLock;
 
-use headwater_controller::{EdgeStart, NodePresence};
-use headwater_event::ReportId;
+use headwater_controller::NodePresence;
+use headwater_event::{EdgeStart, ReportId};
 use serde_json::Value;
 
 use super::csi_plan::plan_csi_node;
@@ -96,8 +96,8 @@ pub(crate) enum Step {
 /// What is known of the registration of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// Whether the Nodes were listed.
-    pub(crate) has_listed: bool,
+    /// Whether the Nodes were listed, and `last` is all that any controller knows.
+    pub(crate) is_known: bool,
     /// The latest start of the edge during which its Node was there.
     pub(crate) last: Option<EdgeStart>,
 }
@@ -159,7 +159,7 @@ pub(crate) fn plan_node(
     }
     let Some(view) = view else {
         let is_new = registration.last.is_none_or(|last| desired.start > last);
-        let is_due = facts.presence.is_present && registration.has_listed && is_new;
+        let is_due = facts.presence.is_present && registration.is_known && is_new;
         let content = desired.owned.metadata_digest();
         let is_settled = facts.memory.is_settled(Purpose::CreateNode, content, None);
         return if is_due && !is_settled { Step::Call(Purpose::CreateNode) } else { Step::Rest };

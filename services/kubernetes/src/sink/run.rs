@@ -9,9 +9,9 @@ use std::future::pending;
 use std::time::Duration;
 
 use headwater_controller::{
-    ChangeSubscription, EdgeStart, NodePresence, Picture, PictureChange, Progress, SinkContext,
+    ChangeSubscription, NodePresence, Picture, PictureChange, Progress, SinkContext,
 };
-use headwater_event::{NodeName, ResourceKey, WriterEpoch};
+use headwater_event::{EdgeStart, NodeName, ResourceKey, WriterEpoch};
 use headwater_telemetry::error_chain;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -507,9 +507,15 @@ impl SinkRun {
         if view.is_some() {
             self.register(&node, desired.start);
         }
+        // In this order: the fold may go on in between.
+        let mut is_known = has_listed && view.is_none();
+        if is_known {
+            let known = self.picture.knows_registration(&node);
+            is_known = known.map_err(|error| Unreadable(error_chain(&error)))?;
+        }
         let last = self.picture.registration(&node);
         let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
-        let registration = Registration { has_listed, last };
+        let registration = Registration { is_known, last };
         let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
         let inputs = inputs(facts.presence);

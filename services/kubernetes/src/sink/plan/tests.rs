@@ -221,9 +221,9 @@ fn start(boot: u64) -> EdgeStart {
 fn a_node_is_created_once_for_each_start_of_its_edge() {
     let memory = ObjectMemory::default();
     let desired = reported_node(5, "2026-01-01T00:00:00Z");
-    let with = |presence, has_listed, last| {
+    let with = |presence, is_known, last| {
         let facts = Facts { presence, memory: &memory, now_ms: 0 };
-        plan_node(&desired, None, Registration { has_listed, last }, &facts)
+        plan_node(&desired, None, Registration { is_known, last }, &facts)
     };
     let create = Step::Call(Purpose::CreateNode);
     assert_eq!(with(PRESENT, true, None), create);
