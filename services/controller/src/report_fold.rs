@@ -259,6 +259,7 @@ impl ReportFold {
             self.metrics.read_to(&batch.cursor, batch.high);
             let had_caught_up = ends.is_reached();
             if knows_all
+                && fold.newest_ms > 0
                 && departures_from <= Instant::now()
                 && self.forget_departed(&mut fold, &batch.cursor)?
             {

@@ -35,6 +35,7 @@ use crate::source::{Cause, SourceContext, SourceError, SourceEvent};
 mod cloud;
 mod cluster_stream;
 mod damage;
+mod departed_nodes;
 mod fold_reads;
 mod handover;
 mod key_repair;

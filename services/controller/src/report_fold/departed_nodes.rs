@@ -1,7 +1,8 @@
 //! Forgets nodes that are gone for long.
 //!
 //! The log alone says how long: its clock accepted the records of all nodes, while each hub has a clock of its
-//! own. A position that an earlier version stored has no such time, and its node stays until the next one.
+//! own. A position that an earlier version stored has no such time. It gets that of the first look: its node is then
+//! forgotten so long after the update at the latest.
 //!
 //! No record says that a node will never come back. A node without a stream has no pod, no Node
 //! object and no declaration, so nothing is lost with what it reported; when it comes back after
@@ -22,6 +23,9 @@ use crate::picture::tables::{LoggedProgress, NODE_PROGRESS, NODES, TERMINATIONS}
 /// idle node every 5 min.
 const GONE_AFTER_MS: i64 = 7 * 24 * 3600 * 1000;
 
+/// A batch of positions of this many bytes is committed: an engine takes 8 MiB at once.
+const COMMIT_BYTES: usize = 1 << 20;
+
 /// How often the nodes are looked at: ten thousand rows take some ten milliseconds.
 pub(super) const DEPARTURES_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -37,14 +41,27 @@ impl ReportFold {
             return Ok(false);
         }
         let mut departed = Vec::new();
+        let mut dated = Batch::new();
         for row in NODE_PROGRESS.rows(&*self.engine) {
-            let (node, Json(LoggedProgress { logged_ms, .. })) = row?;
+            let (node, Json(LoggedProgress { progress, logged_ms })) = row?;
+            if logged_ms.is_none() {
+                let logged = LoggedProgress { progress, logged_ms: Some(fold.newest_ms) };
+                dated.put(&NODE_PROGRESS, &node, &Json(logged));
+                if dated.bytes() >= COMMIT_BYTES {
+                    let dated = std::mem::take(&mut dated);
+                    dated.commit(&*self.engine, &[*cursor], Durability::Buffered)?;
+                }
+                continue;
+            }
             // A position may be left out; a report that came since is a contact, too.
             let last_ms = logged_ms.max(fold.reported_ms.get(&node).copied());
             let is_gone = |last_ms: i64| fold.newest_ms.saturating_sub(last_ms) > GONE_AFTER_MS;
             if last_ms.is_some_and(is_gone) && !self.has_stream(&node)? {
                 departed.push(node);
             }
+        }
+        if !dated.is_empty() {
+            dated.commit(&*self.engine, &[*cursor], Durability::Buffered)?;
         }
         // One batch a node: each has as many rows as it had pods.
         for node in &departed {
