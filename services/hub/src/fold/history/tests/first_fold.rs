@@ -1,4 +1,4 @@
-//! A first fold reads little of what it has written.
+//! A first fold reads little of what it has written, and writes the history of a stream seldom.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,4 +64,42 @@ fn a_first_fold_reads_the_history_of_a_stream_once_while_its_events_follow_each_
     let Json(history) = stored.expect("a row");
     let last = Seq(u64::from(EVENTS));
     assert_eq!((history.seq, history.raw_from), (last, last));
+}
+
+#[test]
+fn a_first_fold_writes_the_history_of_a_stream_when_another_one_follows_and_before_the_commit() {
+    const EVENTS: u8 = 50;
+    let mut first = Model::new();
+    let mut second = Model { stream: "node/a".parse().expect("a stream"), ..Model::new() };
+    for model in [&mut first, &mut second] {
+        (0..EVENTS).for_each(|key| model.append(Some(key), Some(1)));
+    }
+    let engine = Arc::new(MemoryEngine::new());
+    let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
+    let (mut rows, mut effects) = (History::default(), Vec::new());
+    let written = |state: &mut StreamState, stream: &StreamId| {
+        let row = state.batch().get(&*engine, &STREAMS, stream).expect("readable");
+        row.map(|Json(history)| history.seq)
+    };
+    let last = Some(Seq(u64::from(EVENTS)));
+    for model in [&first, &second] {
+        for envelope in &model.events {
+            rows.derive(envelope, Continuity::Sparse, &mut state).expect("readable");
+            let applied =
+                state.apply_event(LOG, envelope.clone(), Continuity::Sparse, &mut effects);
+            applied.expect("continues");
+            // No event of the stream writes its row.
+            assert_eq!(written(&mut state, &model.stream), None, "seq {}", envelope.seq);
+        }
+        // The row of the first stream was written once, with its end, when the second one followed.
+        let is_first = model.stream == first.stream;
+        assert_eq!(written(&mut state, &first.stream), last.filter(|_| !is_first));
+    }
+    rows.before_commit(&mut state);
+    assert_eq!(written(&mut state, &second.stream), last);
+    state.commit(Durability::Buffered).expect("commits");
+    for model in [&first, &second] {
+        let stored = STREAMS.get(&*engine, &model.stream).expect("readable");
+        assert_eq!(stored.map(|Json(history)| history.seq), last);
+    }
 }
