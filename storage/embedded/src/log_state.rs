@@ -82,6 +82,7 @@ impl LogState {
             record_bytes_max: self.settings.record_bytes_max,
             replay_window_ms: self.settings.replay_window_ms,
             position_partitions: 0,
+            position_topic: self.topic,
         }
     }
 

@@ -144,6 +144,7 @@ impl ClusterClient {
             record_bytes_max: bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES),
             replay_window_ms: number(MIN_COMPACTION_LAG_MS).unwrap_or_default(),
             position_partitions: 0,
+            position_topic: topic,
         })
     }
 

@@ -120,6 +120,8 @@ pub struct Description {
     /// The number of partitions that keep positions apart from other records. They are numbered from
     /// [`POSITIONS_FROM`]. Zero: positions are in the same partitions as everything else.
     pub position_partitions: u32,
+    /// The id of the topic that keeps positions; [`Description::topic`] where they are not apart.
+    pub position_topic: TopicId,
 }
 
 impl Description {

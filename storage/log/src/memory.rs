@@ -353,6 +353,7 @@ impl Log for MemoryLog {
                 record_bytes_max: state.settings.record_bytes_max,
                 replay_window_ms: state.settings.replay_window_ms,
                 position_partitions: 0,
+                position_topic: state.topic.id,
             })
         })
         .await

@@ -40,7 +40,8 @@ impl Log for UpstreamLog {
     async fn describe(&self) -> Result<Description, ReadError> {
         let reports = self.reports.describe().await?;
         let positions = self.positions.describe().await?;
-        Ok(Description { position_partitions: positions.partitions, ..reports })
+        let (position_partitions, position_topic) = (positions.partitions, positions.topic);
+        Ok(Description { position_partitions, position_topic, ..reports })
     }
 
     /// As [`Log::append`]. An append of reports and positions together is rejected: it could not keep
@@ -212,6 +213,9 @@ mod tests {
         let node: NodeName = "a".parse().expect("a name");
         let of_positions = described.position_partition(&node);
         assert_eq!(described.all_partitions().count(), 5);
+        let start = log.start(of_positions).await.expect("there");
+        assert_eq!(described.position_topic, start.topic);
+        assert_ne!(described.topic, described.position_topic);
         assert!(described.all_partitions().any(|partition| partition == of_positions));
         log.append(vec![record(Partition(0), "r1"), record(Partition(1), "r2")]).await.expect("ok");
         let appended = log.append(vec![record(of_positions, "p1")]).await.expect("appended");

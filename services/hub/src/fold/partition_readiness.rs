@@ -87,6 +87,7 @@ mod tests {
             record_bytes_max: 1_000,
             replay_window_ms: 0,
             position_partitions,
+            position_topic: TopicId(Uuid::nil()),
         }
     }
 

@@ -171,8 +171,8 @@ struct AppenderTask {
 
 impl AppenderTask {
     async fn run(self, stop: CancellationToken) {
-        // The topic of the present queues, once it is known.
-        let mut topic = None;
+        // The topic of the present queues. One that was made again since it was described is another one.
+        let mut topic = self.queues.borrow().described.position_topic;
         loop {
             let queues = self.queues.borrow().clone();
             let failed = Notify::new();
@@ -201,17 +201,15 @@ impl AppenderTask {
     }
 
     /// Returns the description of the log once its positions are in another topic than `topic`, and notes that one.
-    async fn replaced(&self, topic: &mut Option<TopicId>, failed: &Notify) -> Description {
+    async fn replaced(&self, topic: &mut TopicId, failed: &Notify) -> Description {
         loop {
             let mut is_settled = true;
             match self.look(*topic).await {
-                Ok((found, None)) if topic.is_none_or(|former| former == found) => {
-                    *topic = Some(found);
-                }
+                Ok((found, None)) if *topic == found => {}
                 // It was made again beside the look.
                 Ok((_, None)) => is_settled = false,
                 Ok((found, Some(described))) => {
-                    *topic = Some(found);
+                    *topic = found;
                     return described;
                 }
                 Err(error) => tracing::debug!(%error, "the topic of positions cannot be described"),
@@ -226,14 +224,11 @@ impl AppenderTask {
 
     /// The topic that has the positions and, if it is another one than `former`, the description of the log: none if the
     /// topic was made again meanwhile, because the description may be of either.
-    async fn look(
-        &self,
-        former: Option<TopicId>,
-    ) -> Result<(TopicId, Option<Description>), ReadError> {
+    async fn look(&self, former: TopicId) -> Result<(TopicId, Option<Description>), ReadError> {
         let is_apart = self.queues.borrow().described.position_partitions > 0;
         let partition = Partition(if is_apart { POSITIONS_FROM } else { 0 });
         let found = self.log.start(partition).await?.topic;
-        if former.is_none_or(|former| former == found) {
+        if former == found {
             return Ok((found, None));
         }
         let described = self.log.describe().await?;
@@ -495,6 +490,20 @@ mod tests {
         replaced.expect("it is noticed").expect("the task runs");
         nodes.iter().for_each(|node| appender.append(node, position(2)));
         all_appended().await;
+        stop.cancel();
+        task.await.expect("it ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_made_again_before_the_first_look_is_noticed_by_it() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        // The hub describes the log at its start. The topic is made again right behind that.
+        let next = Mutex::new(Some(1));
+        let changing = Arc::new(ChangingLog { log: log.clone(), next });
+        let stop = CancellationToken::new();
+        let (mut appender, task) = start_over(changing, &stop).await;
+        let replaced = tokio::time::timeout(LOOK_AGAIN_AFTER, appender.topic_replaced()).await;
+        replaced.expect("it is noticed").expect("the task runs");
         stop.cancel();
         task.await.expect("it ends");
     }
