@@ -3,6 +3,7 @@
 //! A change of the runtime removes what the former one has of a pod. The ends are durable before that, because no pod worker
 //! may have reported them: a pod that had ended by them has ended, and nothing of it runs again. Any other pod starts anew, and
 //! its ends are forgotten before that: they stay as they were written first, and the next change of the runtime writes others.
+//! An earlier build did not forget them, so they are also forgotten once a pod has containers in this runtime.
 
 use std::collections::BTreeMap;
 
@@ -54,6 +55,20 @@ impl Worker {
             reason: "CreateContainerError",
             message: error_chain(&error),
         })
+    }
+
+    /// Forgets the ends in the former runtime of a pod that has containers in this one: an earlier build left them. A pod
+    /// that stops for a change of the runtime keeps them, as that change may have been cut off.
+    pub(super) async fn forget_superseded_runs(&mut self, state: &PodState) {
+        let is_stopping = self.assignment.shutdown.is_some();
+        if state.containers.is_empty() || !self.assignment.is_desired || is_stopping {
+            return;
+        }
+        // If they cannot be removed, the next look tries again.
+        if let Err(reason) = self.forget_former_runs().await {
+            let message = reason.message;
+            tracing::debug!(pod = %self.record.key, message, "the ends in a former runtime stay");
+        }
     }
 
     /// Adds the ends in the former runtime to the state of a pod that had ended by them.

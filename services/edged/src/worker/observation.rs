@@ -162,6 +162,7 @@ impl Worker {
     pub(super) async fn observe(&mut self, pod: &Pod) -> PodState {
         let (now, time) = (Instant::now(), Timestamp::now());
         let mut state = self.shared.runtime.pod(&self.record.uid);
+        self.forget_superseded_runs(&state).await;
         self.add_former_runs(pod, &mut state);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {

@@ -238,3 +238,46 @@ async fn a_pod_that_ended_unreported_after_an_earlier_change_of_the_runtime_does
     assert_eq!(starts(), 2);
     third.stop_pods(GRACE).await;
 }
+
+#[tokio::test]
+async fn what_an_earlier_build_left_of_a_former_runtime_does_not_hide_a_later_end() {
+    let bench = Bench::new(&[]);
+    let (starts, end) = (bench.path("starts"), bench.path("end"));
+    let script = format!(
+        "echo start >> {}; until [ -e {} ]; do sleep 0.02; done; exit 3",
+        starts.display(),
+        end.display()
+    );
+    let mut pod = script_pod("job", "job", &script);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    bench.edge.until_status("job", "a running pod", is_running).await;
+    first.stop().await;
+    Edged::clear(bench.config(), GRACE).await.expect("the pod ends");
+    let ends = bench.edged_dir().join("pods/job/former-runs.json");
+    let earlier = std::fs::read(&ends).expect("the ends in the former runtime");
+
+    let starts = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
+    let second = bench.edged().await;
+    until("the pod that was stopped", || (starts() == 2).then_some(())).await;
+    second.stop().await;
+    // An earlier build did not forget them when the pod started again.
+    std::fs::write(&ends, earlier).expect("written");
+
+    let third = bench.edged().await;
+    until("their removal", || (!ends.exists()).then_some(())).await;
+    third.stop().await;
+    std::fs::write(&end, "").expect("written");
+    let runs = || running_pods(&bench.edged_dir()).expect("readable").len();
+    until("the end that no pod worker reports", || (runs() == 0).then_some(())).await;
+    Edged::clear(bench.config(), GRACE).await.expect("the pod has ended");
+
+    let fourth = bench.edged().await;
+    let failed = |status: &serde_json::Value| status["phase"] == "Failed";
+    let status = bench.edge.until_status("job", "its end", failed).await;
+    let exit = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(exit["exitCode"], 3, "{status:#}");
+    assert_eq!(starts(), 2);
+    fourth.stop_pods(GRACE).await;
+}
