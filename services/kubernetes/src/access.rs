@@ -13,9 +13,11 @@ use kube::{Client, Config};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tower::util::service_fn;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::failure::RequestError;
+use crate::plugin_credentials::PluginCredentials;
 use crate::rights::{Right, missing};
 use crate::server::{ServerVersion, ask_version};
 
@@ -259,9 +261,25 @@ fn client(mut config: Config) -> Result<Client, kube::Error> {
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let auth = config.auth_layer()?;
+    if let (Some(auth), Some(plugin)) = (&auth, plugin_of(&config.auth_info)) {
+        let credentials = PluginCredentials::new(plugin, auth, PLUGIN_WITHIN);
+        let authorized = service_fn(move |request: http::Request<Body>| {
+            let (credentials, http) = (credentials.clone(), http.clone());
+            async move {
+                let request = credentials.authorize(request).await?;
+                http.request(request).await.map_err(BoxError::from)
+            }
+        });
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .layer(config.extra_headers_layer()?)
+            .service(authorized);
+        return Ok(Client::new(service, config.default_namespace));
+    }
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);

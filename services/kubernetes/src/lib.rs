@@ -28,6 +28,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `access` | the way to the API: kubeconfig, service account, client |
+//! | `plugin_credentials` | the credentials that a plugin gives, one run at a time |
 //! | `act_as` | as whom the controller writes about a node |
 //! | `catch_up` | the kinds for which a takeover waits |
 //! | `cloud` | the answers of the API to requests of nodes |
@@ -74,6 +75,7 @@ mod kubelet_address;
 mod mirror_pod;
 mod node_object;
 mod offline;
+mod plugin_credentials;
 mod pod_status;
 mod raw_object;
 mod reflector;
