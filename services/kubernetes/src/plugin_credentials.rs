@@ -35,9 +35,9 @@ type AskHeader = Box<dyn Fn() -> Result<Header, String> + Send + Sync>;
 
 /// The credentials of a plugin. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct PluginCredentials(Arc<Shared>);
+pub(crate) struct PluginCredentials(Arc<SharedRuns>);
 
-struct Shared {
+struct SharedRuns {
     plugin: String,
     /// How long a run may take.
     within: Duration,
@@ -95,7 +95,7 @@ impl PluginCredentials {
             is_named: false,
         };
         let runs = watch::Sender::new(runs);
-        Self(Arc::new(Shared { plugin, within, fresh_for, ask, runs }))
+        Self(Arc::new(SharedRuns { plugin, within, fresh_for, ask, runs }))
     }
 
     /// Adds the credentials to a request.
@@ -113,7 +113,7 @@ impl PluginCredentials {
     }
 
     async fn header(&self) -> Result<Header, CredentialsError> {
-        let Shared { plugin, within, fresh_for, runs, .. } = &*self.0;
+        let SharedRuns { plugin, within, fresh_for, runs, .. } = &*self.0;
         let mut ends = runs.subscribe();
         // The run that the request waits for, and when that began.
         let (mut run, mut began_at) = (0, Instant::now());

@@ -25,10 +25,10 @@ use super::tables::{LOGGED_REGISTRATIONS, NODE_REGISTRATIONS, NODES};
 
 /// Registrations on their way from the sink to the fold of reports, and how far the fold has read. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RegistrationNotes(Arc<Shared>);
+pub(crate) struct RegistrationNotes(Arc<SharedNotes>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedNotes {
     notes: Mutex<Notes>,
     changed: Notify,
 }
