@@ -299,6 +299,11 @@ impl Interest {
         self.objects.get(key).map(PackedObject::unpack)
     }
 
+    /// The object at `key` in its packed form, if it exists: to be unpacked without the interest.
+    pub(crate) fn packed(&self, key: &ResourceKey) -> Option<&PackedObject> {
+        self.objects.get(key)
+    }
+
     /// The nodes that have a stream.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()

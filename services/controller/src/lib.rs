@@ -51,8 +51,9 @@ pub use controller::{
 pub use interest::{ClusterStream, EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
-    ChangeSubscription, Filter, NodeEvent, NodePresence, Picture, PictureChange, PicturePage,
-    PresenceLink, PresenceReceiver, ReportedNode, ReportedPod, Termination, as_deleted,
+    ChangeSubscription, Filter, NodeEvent, NodePresence, PageOutline, Picture, PictureChange,
+    PicturePage, PresenceLink, PresenceReceiver, ReportedNode, ReportedPod, Termination,
+    as_deleted,
 };
 pub use publisher::{
     GROUP_EVENTS, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, SOURCE_LOSS_MAX,

@@ -20,8 +20,8 @@ pub(crate) struct PackedPayload {
     digest: ObjectHash,
 }
 
-/// An object, in little memory.
-#[derive(Debug)]
+/// An object, in little memory. Clones share the payload.
+#[derive(Clone, Debug)]
 pub(crate) struct PackedObject {
     /// Everything but the payload.
     pub(crate) head: ObjectHead,

@@ -32,7 +32,7 @@ use crate::source::SharedWorkloads;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
 pub use self::node_event::NodeEvent;
-pub use self::page::PicturePage;
+pub use self::page::{PageOutline, PicturePage};
 pub(crate) use self::pod_reports::PictureReports;
 pub use self::presence::{NodePresence, PresenceLink, PresenceReceiver};
 pub use self::reported::{ReportedNode, ReportedPod};
@@ -156,8 +156,9 @@ impl Picture {
         let (object, has_stream) = {
             let interest = self.interest.read();
             let has_stream = node.as_ref().is_some_and(|node| interest.has_stream(node));
-            (interest.object(key).map(|object| object.versioned_value()), has_stream)
+            (interest.packed(key).cloned(), has_stream)
         };
+        let object = object.map(|object| object.unpack().versioned_value());
         let from = self.engine.snapshot();
         let object = match (object, &node) {
             (None, Some(node)) if has_stream || NODES.get(&*from, node)?.is_some() => {
@@ -197,7 +198,8 @@ impl Picture {
 
     /// One object, as its source has it.
     pub fn object(&self, key: &ResourceKey) -> Option<Object> {
-        self.interest.read().object(key)
+        let object = self.interest.read().packed(key).cloned();
+        object.map(|object| object.unpack())
     }
 
     /// The nodes that have a stream.

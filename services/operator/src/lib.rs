@@ -8,6 +8,7 @@
 //! | `dependencies`, `node_view` | the dependencies that a part provides to the server |
 //! | `admission` | bounds on concurrent requests and streams |
 //! | `objects`, `watch`, `mask` | present and past objects; their changes; hidden Secret values |
+//! | `picture_list` | a list of the cloud's picture, a long one beside the publishing |
 //! | `past_position`, `stream_history`, `past_statuses` | the past, from the logs |
 //! | `object_history` | the events and reports of one object |
 //! | `pod_status` | the status of a pod in a word |
@@ -29,6 +30,7 @@ mod objects;
 mod owner;
 mod past_position;
 mod past_statuses;
+mod picture_list;
 mod pod_status;
 pub mod status;
 mod stream_history;

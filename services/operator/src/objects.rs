@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use headwater_controller::{Filter, Picture, PicturePage, as_deleted};
+use headwater_controller::{Filter, Picture, as_deleted};
 use headwater_event::{NodeName, ResourceKey, StreamId};
 use headwater_hub::WallClock;
 use headwater_log::history::PastState;
@@ -20,6 +20,7 @@ use tonic::Status;
 use super::mask::mask;
 use super::past_position::PastPosition;
 use super::past_statuses::PastStatuses;
+use super::picture_list::PictureList;
 use super::{OperatorDependencies, internal, stream_history};
 use crate::node_view::NodeView;
 
@@ -69,24 +70,13 @@ fn pages(
     clock: WallClock,
     request: GetRequest,
 ) -> impl Stream<Item = Result<GetResponse, Status>> + Send {
-    let first: Option<Option<ResourceKey>> = Some(None);
-    let state = (picture, clock, request, first);
-    stream::try_unfold(state, |(picture, clock, request, next)| async move {
-        let Some(mut after) = next else { return Ok(None) };
-        let (objects, next) = loop {
-            let page = picture.page(&filter(&request), after.as_ref(), clock());
-            let PicturePage { objects, next } = page.map_err(|error| internal(&error))?;
-            if objects.is_empty() && next.is_some() {
-                after = next;
-                tokio::task::yield_now().await;
-                continue;
-            }
-            break (objects, next);
-        };
-        let text = |(key, object): (ResourceKey, Value)| text(&key, object, request.show_secrets);
-        let objects = objects.into_iter().map(text).collect();
-        let response = GetResponse { objects, ..GetResponse::default() };
-        Ok(Some((response, (picture, clock, request, next.map(Some)))))
+    let state = (PictureList::new(picture), clock, request);
+    stream::try_unfold(state, |(mut list, clock, request)| async move {
+        let show_secrets = request.show_secrets;
+        let form = move |key: ResourceKey, object| text(&key, object, show_secrets);
+        let objects = list.next(&filter(&request), clock(), form).await?;
+        let response = objects.map(|objects| GetResponse { objects, ..GetResponse::default() });
+        Ok(response.map(|response| (response, (list, clock, request))))
     })
 }
 
@@ -211,10 +201,15 @@ pub(super) async fn now(
 ) -> Result<Objects, Status> {
     match dependencies.own_node() {
         Some((node, view)) => of_replica(node, view, filter).await,
-        None => dependencies
-            .picture()?
-            .objects(filter, (dependencies.wall_clock)())
-            .map_err(|error| internal(&error)),
+        None => {
+            let mut list = PictureList::new(dependencies.picture()?.clone());
+            let now_ms = (dependencies.wall_clock)();
+            let mut objects = Objects::new();
+            while let Some(page) = list.next(filter, now_ms, |key, object| (key, object)).await? {
+                objects.extend(page);
+            }
+            Ok(objects)
+        }
     }
 }
 

@@ -131,11 +131,7 @@ fn raw_at_once(gateway: &Gateway, count: u32, calls: SystemCalls) -> Result<f64,
 }
 
 /// All pods of a node, given at once, by turns with the same number by raw calls.
-fn at_once(
-    run: &mut Run,
-    gateway: &mut Gateway,
-    measured: &mut RowResult,
-) -> Result<(), Failure> {
+fn at_once(run: &mut Run, gateway: &mut Gateway, measured: &mut RowResult) -> Result<(), Failure> {
     let rounds = run.pick(3, 7);
     let sides = [None, Some(SystemCalls::All), Some(SystemCalls::Filtered)];
     let taken = run.turns.take(rounds, sides, |side| {

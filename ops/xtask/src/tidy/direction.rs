@@ -79,6 +79,7 @@ const MAY_USE: [(&str, &[&str]); 30] = [
             "hub",
             "log",
             "object",
+            "owner",
             "proto",
             "store",
             "telemetry",
@@ -87,7 +88,17 @@ const MAY_USE: [(&str, &[&str]); 30] = [
     ),
     (
         "headwater-cli",
-        &["event", "identity", "kubelet", "object", "operator", "proto", "settings", "telemetry"],
+        &[
+            "event",
+            "identity",
+            "kubelet",
+            "object",
+            "operator",
+            "owner",
+            "proto",
+            "settings",
+            "telemetry",
+        ],
     ),
     ("xtask", &[]),
 ];

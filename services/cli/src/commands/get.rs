@@ -10,6 +10,7 @@ use alphanumeric_sort::compare_str;
 use headwater_object::ObjectType;
 use headwater_object::nearest::did_you_mean;
 use headwater_operator::client;
+use headwater_owner::lower_priority;
 use headwater_proto::operator::GetRequest;
 use headwater_proto::operator::operator_client::OperatorClient;
 use serde_json::{Value, json};
@@ -29,6 +30,10 @@ const POSITIONS_SHOWN_MAX: usize = 4;
 
 /// The most parts of a list that are read to find the name that a missing one most likely means.
 const NAME_PARTS_MAX: usize = 4;
+
+/// From how many objects on a list is long. The service runs on this machine and its work is urgent, so
+/// the command reads the rest of a long list at the lowest priority.
+const LONG_LIST_OBJECTS: usize = 256;
 
 /// The final STATUS of an object that a watch shows as removed.
 const DELETED: &str = "Deleted";
@@ -136,7 +141,12 @@ pub(super) async fn fetch(
     for name in names {
         let mut parts = operator.get(request(object_type, name, scope)).await?.into_inner();
         let (mut is_missing, mut moment) = (true, None);
+        let mut objects_read = 0;
         while let Some(part) = parts.message().await? {
+            objects_read += part.objects.len();
+            if objects_read > LONG_LIST_OBJECTS {
+                lower_priority();
+            }
             let moment = *moment.get_or_insert_with(|| Moment::of(&part));
             if is_first && !part.positions.is_empty() {
                 eprintln!("{}", past(&part.positions, object_type, moment));

@@ -1,5 +1,7 @@
 //! One page of a list of the picture. A list of any size takes the memory of a page, and the
 //! publisher waits for no more than the keys of one, or one object.
+//!
+//! What takes time needs no lock of the publisher: a page is outlined first, and then filled.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +13,7 @@ use super::merge::merge;
 use super::node_event::is_expired;
 use super::tables::{EVENTS, NODES};
 use super::{Filter, Picture, bare_node, key_of_node};
+use crate::packed::PackedObject;
 
 /// Keys that one page visits, selected or not: bounds how long the interest is locked.
 const PAGE_KEYS_MAX: usize = 1024;
@@ -33,6 +36,22 @@ pub struct PicturePage {
     pub next: Option<ResourceKey>,
 }
 
+/// The next page of a list, before its objects are read: all that the lock of the publisher is for.
+#[derive(Debug)]
+pub struct PageOutline {
+    /// The selected keys, with the objects that the sources have of them.
+    entries: Vec<(ResourceKey, Option<PackedObject>)>,
+    /// The key after which the page behind the last entry begins.
+    next: Option<ResourceKey>,
+}
+
+impl PageOutline {
+    /// The key after which the next page begins, where this one selects nothing and others may.
+    pub fn skips_to(&self) -> Option<&ResourceKey> {
+        self.next.as_ref().filter(|_| self.entries.is_empty())
+    }
+}
+
 impl Picture {
     /// The objects that `filter` selects after the key `after`, as they are now: the next page of a
     /// list. A page without objects may have a next one. `now_ms` decides which nodes are
@@ -46,31 +65,62 @@ impl Picture {
         after: Option<&ResourceKey>,
         now_ms: i64,
     ) -> Result<PicturePage, EngineError> {
-        let from = self.engine.snapshot();
-        let mut keys = self.keys(&*from, filter, after)?;
+        self.fill(self.outline(filter, after)?, now_ms)
+    }
+
+    /// The first and short part of [`Picture::page`]. The publisher waits for it.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn outline(
+        &self,
+        filter: &Filter<'_>,
+        after: Option<&ResourceKey>,
+    ) -> Result<PageOutline, EngineError> {
+        let mut keys = self.keys(&*self.engine, filter, after)?;
         let mut next = None;
         if keys.len() > PAGE_KEYS_MAX {
             keys.pop_last();
             next = keys.last().cloned();
         }
-        let mut objects = Vec::new();
-        let mut bytes = 0;
         let mut keys = keys.into_iter().filter(|key| filter.matches(key));
-        for key in &mut keys {
+        // The publisher waits for one object at a time.
+        let packed = |key: ResourceKey| {
+            let object = self.interest.read().packed(&key).cloned();
+            (key, object)
+        };
+        let entries: Vec<_> = keys.by_ref().take(PAGE_OBJECTS_MAX).map(packed).collect();
+        if keys.next().is_some() {
+            next = entries.last().map(|(key, _)| key.clone());
+        }
+        Ok(PageOutline { entries, next })
+    }
+
+    /// The second and long part of [`Picture::page`], which may run at a low priority: no publisher waits
+    /// for it. Only an Event takes the lock, for a moment.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn fill(&self, outline: PageOutline, now_ms: i64) -> Result<PicturePage, EngineError> {
+        let from = self.engine.snapshot();
+        let mut objects = Vec::new();
+        let (mut bytes, mut last) = (0, None);
+        let mut entries = outline.entries.into_iter();
+        while bytes < PAGE_BYTES_MAX
+            && let Some((key, object)) = entries.next()
+        {
+            last = Some(key.clone());
             if key.kind() == "event" {
                 let Some(Json(report)) = EVENTS.get(&*from, &key)? else { continue };
                 bytes += report.object.len();
                 let is_expired = is_expired(report.logged_ms, now_ms);
                 let event = (!is_expired).then(|| self.node_event(key.clone(), report)).flatten();
                 objects.extend(event.map(|event| (key, event.event)));
-                if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
-                    break;
-                }
                 continue;
             }
-            // The publisher waits for one object at a time.
-            let mut value = match self.object(&key) {
+            let mut value = match object {
                 Some(object) => {
+                    let object = object.unpack();
                     bytes += object.payload().len();
                     object.versioned_value()
                 }
@@ -80,13 +130,11 @@ impl Picture {
             };
             merge(&*from, &self.presence, &key, &mut value, now_ms)?;
             objects.push((key, value));
-            if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
-                break;
-            }
         }
-        if keys.next().is_some() {
-            next = objects.last().map(|(key, _)| key.clone());
-        }
+        let next = match entries.next() {
+            Some(_) => last,
+            None => outline.next,
+        };
         Ok(PicturePage { objects, next })
     }
 
@@ -229,6 +277,36 @@ mod tests {
             assert_eq!(keys(&pages).iter().collect::<Vec<_>>(), expected, "{filter:?}");
             assert!(pages.iter().all(|page| page.objects.len() <= PAGE_OBJECTS_MAX), "{filter:?}");
         }
+    }
+
+    #[test]
+    fn a_page_is_filled_while_the_publisher_has_the_interest() {
+        let (picture, _) = picture(5, 10);
+        let filter = Filter { kind: "configmap", ..Filter::default() };
+        let outline = picture.outline(&filter, None).expect("readable");
+        let publishing = picture.interest.write();
+        let page = picture.fill(outline, 0).expect("readable");
+        drop(publishing);
+        assert_eq!(page, picture.page(&filter, None, 0).expect("readable"));
+        assert_eq!(page.objects.len(), 5);
+    }
+
+    #[test]
+    fn an_outline_without_a_selected_key_leads_to_the_next_one() {
+        let (picture, _) = picture(PAGE_KEYS_MAX + 2, 1);
+        let filter = Filter { kind: "node", name: "b7", ..Filter::default() };
+        let mut after = None;
+        let mut outlines = 0;
+        let outline = loop {
+            let outline = picture.outline(&filter, after.as_ref()).expect("readable");
+            outlines += 1;
+            match outline.skips_to() {
+                Some(next) => after = Some(next.clone()),
+                None => break outline,
+            }
+        };
+        let page = picture.fill(outline, 0).expect("readable");
+        assert!(outlines > 1 && page.objects.len() == 1, "{outlines}: {page:?}");
     }
 
     #[test]
