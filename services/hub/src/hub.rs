@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `config` | what a hub is started with |
 //! | `view` | the hub as other parts read it |
+//! | `pod_nodes` | which node has a pod |
 //! | `lag` | how far replicas are behind |
 
 mod config;
 mod lag;
+mod pod_nodes;
 mod view;
 
 use std::net::SocketAddr;

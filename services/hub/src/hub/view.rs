@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeProgress, ResourceKey, Seq, StreamId};
+use headwater_event::{EntryKey, NodeName, NodeProgress, ResourceKey, Seq, StreamId};
 use headwater_session::{SourceError, StreamSource};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
@@ -11,6 +11,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::watch;
 
 use super::lag::{Lag, lag};
+use super::pod_nodes::PodNodes;
 use crate::presence::PresenceFeed;
 use crate::session::SessionDependencies;
 use crate::tunnels::{self, DialError};
@@ -19,11 +20,12 @@ use crate::tunnels::{self, DialError};
 #[derive(Clone)]
 pub struct HubView {
     hub: Arc<SessionDependencies>,
+    pod_nodes: Arc<PodNodes>,
 }
 
 impl HubView {
     pub(super) fn new(hub: Arc<SessionDependencies>) -> Self {
-        Self { hub }
+        Self { hub, pod_nodes: Arc::default() }
     }
 
     /// The position of each node that has been connected to this hub.
@@ -67,8 +69,8 @@ impl HubView {
             .collect())
     }
 
-    /// The node that has a pod, and this pod if `uid` names one. Of two nodes, while a pod moves, the one
-    /// that is connected here. Reads the store once for each node.
+    /// The node that has a pod, and this pod if `uid` names one. Of two nodes, while a pod moves, one
+    /// that is connected here. A pod that was not found before costs a read of the store for each node.
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -78,20 +80,13 @@ impl HubView {
         uid: Option<&str>,
     ) -> Result<Option<NodeName>, EngineError> {
         let stored = self.hub.fold.stored();
-        let reader = StreamReader::new(&*stored);
-        let mut found = None;
-        for node in self.nodes()? {
-            let summary = reader.summary(&StreamId::node(&node), &pod.clone().into())?;
-            let is_it = summary.is_some_and(|summary| uid.is_none_or(|uid| uid == summary.uid));
-            if !is_it {
-                continue;
-            }
-            if self.hub.sessions.is_live(&node) {
-                return Ok(Some(node));
-            }
-            found = Some(node);
-        }
-        Ok(found)
+        let (reader, key) = (StreamReader::new(&*stored), EntryKey::from(pod.clone()));
+        let has = |node: &NodeName| -> Result<bool, EngineError> {
+            let summary = reader.summary(&StreamId::node(node), &key)?;
+            Ok(summary.is_some_and(|summary| uid.is_none_or(|uid| uid == summary.uid)))
+        };
+        let is_connected = |node: &NodeName| self.hub.sessions.is_live(node);
+        self.pod_nodes.find(pod, || self.nodes(), is_connected, has)
     }
 
     /// Whether the hub has the stream of a node.
