@@ -54,7 +54,7 @@ impl NodeProgress {
 }
 
 /// The positions of a node in one stream: `acked <= durable <= applied <= sent <= tail`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeStreamProgress {
     /// The stream.
     pub stream: StreamId,

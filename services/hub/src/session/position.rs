@@ -110,7 +110,7 @@ impl PositionPublisher {
             hub.sessions.record_position(node, position);
             return;
         }
-        self.schedule.appended(position.clone(), now);
+        self.schedule.appended(&position, now);
         hub.fold.identities().observe(identity);
         hub.publish_position(node, position);
     }
