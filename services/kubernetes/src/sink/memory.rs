@@ -163,15 +163,15 @@ impl ObjectMemory {
         }
     }
 
-    /// The step that followed from these inputs the last time, if it still stands: nothing is to be compared then.
+    /// The step that followed from these inputs the last time, if it still holds: nothing is to be compared then.
     pub(crate) fn known_step(&self, inputs: NodeInputs, now_ms: u64) -> Option<Step> {
-        let (of, step) = self.compared.filter(|(of, _)| *of == inputs)?;
-        let stands = match step {
+        let (_, step) = self.compared.filter(|(of, _)| *of == inputs)?;
+        let holds = match step {
             Step::Rest => true,
             Step::Wait { until_ms } => now_ms < until_ms,
             Step::Call(_) => false,
         };
-        stands.then_some(step)
+        holds.then_some(step)
     }
 
     /// This step followed from these inputs.
@@ -261,7 +261,8 @@ impl ObjectMemory {
 
 #[cfg(test)]
 mod tests {
-    use headwater_controller::{EdgeStart, NodePresence};
+    use headwater_controller::NodePresence;
+    use headwater_event::EdgeStart;
     use serde_json::json;
 
     use super::*;
