@@ -13,8 +13,8 @@ use headwater_edged::runtime::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::client::{CallError, CriClient};
+use crate::image_cache::ImageCache;
 use crate::proto;
-use crate::seen_images::SeenImages;
 
 /// Pulls of one registry at a time: a gateway's link carries no more at once.
 const PULLS_MAX: usize = 3;
@@ -32,7 +32,7 @@ pub(crate) struct CriImages {
     client: CriClient,
     /// The image of every sandbox, where the runtime does not pin it (containerd before 2.0). It may change with the runtime.
     sandbox_image: Arc<Mutex<Option<String>>>,
-    seen: Arc<SeenImages>,
+    seen: Arc<ImageCache>,
     pulls: Mutex<Pulls>,
 }
 
@@ -56,7 +56,7 @@ impl CriImages {
     pub(crate) fn new(
         client: CriClient,
         sandbox_image: Arc<Mutex<Option<String>>>,
-        seen: Arc<SeenImages>,
+        seen: Arc<ImageCache>,
     ) -> Self {
         Self { client, sandbox_image, seen, pulls: Mutex::default() }
     }
@@ -156,7 +156,7 @@ impl Pulls {
     fn join(
         &mut self,
         client: &CriClient,
-        seen: &Arc<SeenImages>,
+        seen: &Arc<ImageCache>,
         key: PullKey,
     ) -> watch::Receiver<Option<PullEnd>> {
         // A pull that failed serves the pods that wait for it. The next pod begins another one.
@@ -180,7 +180,7 @@ impl Pulls {
 /// Begins a pull. It goes on when the pod that asked for it is gone: others may want the image.
 fn begin(
     client: CriClient,
-    seen: Arc<SeenImages>,
+    seen: Arc<ImageCache>,
     (name, credentials): PullKey,
     places: Arc<Semaphore>,
 ) -> watch::Receiver<Option<PullEnd>> {

@@ -14,13 +14,13 @@ use tokio::sync::{Notify, mpsc};
 use crate::cgroups::Cgroups;
 use crate::client::{CallError, CriClient};
 use crate::facts;
+use crate::image_cache::ImageCache;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run, Sandbox};
 use crate::proto::{
     self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
     StatusRequest,
 };
-use crate::seen_images::SeenImages;
 use crate::spec::{CONTAINER_NAME, DIR_LABEL, NODE_LABEL, NodeFacts, POD_UID, ResolvConf};
 use crate::unknown_runs::{self, UnknownRuns};
 
@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(crate) is_containerd: AtomicBool,
     /// See [`RuntimeFacts::sandbox_image`](crate::runtime_facts::RuntimeFacts::sandbox_image).
     pub(crate) sandbox_image: Arc<Mutex<Option<String>>>,
-    pub(crate) seen_images: Arc<SeenImages>,
+    pub(crate) image_cache: Arc<ImageCache>,
     /// The runtime has another version, or is of another kind.
     pub(crate) is_another: Notify,
     /// The runtime was away since it was asked what it is: it may be another one now.

@@ -13,7 +13,7 @@
 //! | [`spec`] | what a sandbox and a container are asked to be (pure) |
 //! | [`knowledge`] | the fold of events and lists (pure) |
 //! | `runtime`, `streams`, [`images`] | the seams |
-//! | `seen_images` | the images that the runtime has shown a moment ago |
+//! | `image_cache` | the images that the runtime has shown a moment ago |
 //! | `inner`, `watch`, `facts` | the state; events, lists and logs; what messages mean |
 //! | [`client`] | calls with deadlines |
 //! | `usage`, `cgroup_files` | what pods use, from the kernel's files |
@@ -31,6 +31,7 @@ pub mod client;
 mod cni_results;
 mod collection;
 mod facts;
+mod image_cache;
 pub mod images;
 mod inner;
 pub mod knowledge;
@@ -40,7 +41,6 @@ mod pod_names;
 pub mod proto;
 mod runtime;
 mod runtime_facts;
-mod seen_images;
 pub mod spec;
 mod streams;
 mod unknown_runs;

@@ -181,7 +181,7 @@ pub async fn open(
         version: Mutex::new(facts.version),
         is_containerd: AtomicBool::new(facts.is_containerd),
         sandbox_image: Arc::new(Mutex::new(facts.sandbox_image)),
-        seen_images: Arc::default(),
+        image_cache: Arc::default(),
         is_another: Notify::new(),
         may_be_another: AtomicBool::new(false),
         log_bytes_max: edged.log_bytes_max,
@@ -198,7 +198,7 @@ pub async fn open(
     inner.relist().await.map_err(call)?;
     let stop = CancellationToken::new();
     watch::start(&inner, &stop);
-    let (sandbox_image, seen) = (inner.sandbox_image.clone(), inner.seen_images.clone());
+    let (sandbox_image, seen) = (inner.sandbox_image.clone(), inner.image_cache.clone());
     let images = Arc::new(CriImages::new(client, sandbox_image, seen));
     let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);

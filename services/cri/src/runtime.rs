@@ -456,7 +456,7 @@ impl Runtime for CriRuntime {
         let id = self.create(&pod.uid, name, attempt, request).await;
         let id = id.map_err(|error| {
             // Its image may have gone.
-            inner.seen_images.forget();
+            inner.image_cache.forget();
             failed(&error)
         })?;
         // Known before it runs: its end may come before the response.

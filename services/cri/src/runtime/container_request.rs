@@ -98,7 +98,7 @@ impl CriRuntime {
     }
 
     async fn image(&self, name: &str) -> Result<ImageFacts, RuntimeError> {
-        let image = self.inner.seen_images.status(self.client(), name).await;
+        let image = self.inner.image_cache.status(self.client(), name).await;
         let image = image.map_err(|error| failed(&error))?;
         let image =
             image.ok_or_else(|| error_of(format!("image {name:?} is not on the node any more")))?;

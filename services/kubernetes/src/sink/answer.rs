@@ -20,9 +20,9 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What of an answer is needed.
+/// The part of an answer that its reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needed {
+pub(crate) enum AnswerPart {
     /// The object as it is now.
     Object,
     /// Whether it was done. What the answer has is not parsed.
@@ -67,9 +67,9 @@ impl Answer {
 pub(crate) async fn send(
     connection: &Connection,
     request: Request<Vec<u8>>,
-    needed: Needed,
+    part: AnswerPart,
 ) -> Answer {
-    match timeout(ANSWER_WITHIN, exchange(connection, request, needed)).await {
+    match timeout(ANSWER_WITHIN, exchange(connection, request, part)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => Answer::Failed(RequestError::from(error).describe(&connection.server)),
         Err(_) => Answer::Failed(RequestError::Silent(ANSWER_WITHIN).describe(&connection.server)),
@@ -79,14 +79,14 @@ pub(crate) async fn send(
 async fn exchange(
     connection: &Connection,
     request: Request<Vec<u8>>,
-    needed: Needed,
+    part: AnswerPart,
 ) -> Result<Answer, kube::Error> {
     let response = connection.client.send(request.map(Body::from)).await?;
     let (head, body) = response.into_parts();
     let retry_after =
         head.headers.get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
     let body = body.collect_bytes().await?;
-    Ok(meaning(head.status, retry_after, &body, &connection.server, needed))
+    Ok(meaning(head.status, retry_after, &body, &connection.server, part))
 }
 
 /// What an answer means.
@@ -95,10 +95,10 @@ fn meaning(
     retry_after: Option<u64>,
     body: &[u8],
     server: &str,
-    needed: Needed,
+    part: AnswerPart,
 ) -> Answer {
     if status.is_success() {
-        if needed == Needed::Outcome {
+        if part == AnswerPart::Outcome {
             return Answer::Done(None);
         }
         let object = serde_json::from_slice::<RawObject>(body).ok();
@@ -154,7 +154,7 @@ mod tests {
     fn of(code: u16, retry_after: Option<u64>, body: &Value) -> Answer {
         let status = StatusCode::from_u16(code).expect("a status");
         let body = body.to_string();
-        meaning(status, retry_after, body.as_bytes(), "https://a", Needed::Object)
+        meaning(status, retry_after, body.as_bytes(), "https://a", AnswerPart::Object)
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(of(429, asked, &why), Answer::Throttled(Duration::from_secs(after)));
         }
         assert_eq!(of(200, None, &json!({"kind": "Status"})), Answer::Done(None));
-        let unparsed = meaning(StatusCode::OK, None, b"{", "https://a", Needed::Outcome);
+        let unparsed = meaning(StatusCode::OK, None, b"{", "https://a", AnswerPart::Outcome);
         assert_eq!(unparsed, Answer::Done(None));
         assert!(matches!(of(200, None, &json!({"metadata": {"uid": "u"}})), Answer::Done(Some(_))));
     }

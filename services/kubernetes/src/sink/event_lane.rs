@@ -213,7 +213,7 @@ impl EventLane {
                 let answer = match request.build() {
                     Ok(request) => {
                         let request = act_as.about(&event.node, request);
-                        send(&connection, request, purpose.needed()).await
+                        send(&connection, request, purpose.answer_part()).await
                     }
                     Err(error) => unsendable(&error),
                 };

@@ -2,7 +2,7 @@
 
 use headwater_event::ReportId;
 
-use super::answer::Needed;
+use super::answer::AnswerPart;
 use super::plan::{NodeInputs, Step};
 use crate::digest::Digest;
 use crate::pod_status::OwnedStatus;
@@ -117,13 +117,13 @@ impl Purpose {
 
     /// What of the answer is needed. The view has neither CSINodes nor what ends, nor what has a lane of its own. It gets
     /// tolerations from the watch: until then no others are written, see `plan_pod`.
-    pub(crate) fn needed(self) -> Needed {
+    pub(crate) fn answer_part(self) -> AnswerPart {
         match self {
             Self::CreateNode
             | Self::NodeMetadata
             | Self::NodeStatus
             | Self::PodStatus
-            | Self::CreateMirror => Needed::Object,
+            | Self::CreateMirror => AnswerPart::Object,
             Self::CsiNode
             | Self::CreateCsiNode
             | Self::ClearCsiNode
@@ -132,7 +132,7 @@ impl Purpose {
             | Self::Tolerations
             | Self::Lease
             | Self::CreateEvent
-            | Self::PatchEvent => Needed::Outcome,
+            | Self::PatchEvent => AnswerPart::Outcome,
         }
     }
 

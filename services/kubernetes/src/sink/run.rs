@@ -568,10 +568,10 @@ impl SinkRun {
             if is_of_node { self.dependencies.act_as.about(node, request) } else { request }
         });
         let connection = self.connection.clone();
-        let needed = purpose.needed();
+        let part = purpose.answer_part();
         self.calls.spawn(async move {
             let answer = match request {
-                Ok(request) => send(&connection, request, needed).await,
+                Ok(request) => send(&connection, request, part).await,
                 Err(error) => unsendable(&error),
             };
             CallEnd { call, answer }

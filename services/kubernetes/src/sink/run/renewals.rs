@@ -40,7 +40,7 @@ impl SinkRun {
             let connection = self.connection.clone();
             self.renewals.spawn(async move {
                 let answer = match request {
-                    Ok(request) => send(&connection, request, Purpose::Lease.needed()).await,
+                    Ok(request) => send(&connection, request, Purpose::Lease.answer_part()).await,
                     Err(error) => unsendable(&error),
                 };
                 RenewalDone { renewal, sent_ms, answer }

@@ -14,21 +14,21 @@ use crate::images::image_status;
 use crate::proto::Image;
 
 /// An image counts as it was shown for this long: another client of the runtime may remove it, or move its name.
-const SEEN_FOR: Duration = Duration::from_secs(1);
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct SeenImages(Mutex<Seen>);
+pub(crate) struct ImageCache(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Entries {
     /// By the name that was asked for, with the moment before the call.
     images: HashMap<String, (Instant, Image)>,
     /// How often everything was forgotten: an answer from before that is not kept.
     times_forgotten: u64,
 }
 
-impl SeenImages {
+impl ImageCache {
     /// The image of this name, if it is there.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl SeenImages {
         ask: impl FnOnce() -> F,
     ) -> Result<Option<Image>, CallError> {
         let (known, times_forgotten) = self.with(|seen| {
-            seen.images.retain(|_, (at, _)| at.elapsed() < SEEN_FOR);
+            seen.images.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
             (seen.images.get(name).map(|(_, image)| image.clone()), seen.times_forgotten)
         });
         if known.is_some() {
@@ -73,7 +73,7 @@ impl SeenImages {
         Ok(found)
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Seen) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut Entries) -> T) -> T {
         // Every change is whole before a panic could occur.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_image_is_asked_for_once_in_a_moment_and_one_that_is_absent_each_time() {
-        let (seen, asked) = (SeenImages::default(), Cell::new(0));
+        let (seen, asked) = (ImageCache::default(), Cell::new(0));
         let look = async |name: &str, answer: Option<Image>| {
             let ask = || {
                 asked.set(asked.get() + 1);
@@ -107,7 +107,7 @@ mod tests {
         }
         assert_eq!(asked.get(), 3);
         assert_eq!(look("other", Some(image("2"))).await.as_deref(), Some("2"));
-        tokio::time::advance(SEEN_FOR).await;
+        tokio::time::advance(KEPT_FOR).await;
         assert_eq!(look("web", Some(image("3"))).await.as_deref(), Some("3"));
         seen.forget();
         assert_eq!(look("web", None).await, None, "it was removed");
@@ -116,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_from_before_a_removal_is_not_kept() {
-        let seen = SeenImages::default();
+        let seen = ImageCache::default();
         let ask = || async {
             seen.forget();
             Ok(Some(image("1")))
