@@ -60,21 +60,18 @@ pub(crate) struct Inner {
     pub(crate) knowledge: Mutex<Knowledge>,
     /// Why the runtime can run no pods now.
     pub(crate) trouble: Mutex<Option<String>>,
-    /// What had no status in the latest list.
-    pub(crate) silent: Mutex<Silent>,
+    /// What had no status in the latest list, by id, and why.
+    pub(crate) silent: Mutex<BTreeMap<String, String>>,
     /// The containers in an unknown state that are being ended.
     pub(crate) unknown: UnknownRuns,
     /// Everything is to be listed soon.
     pub(crate) relist_soon: Notify,
 }
 
-/// What has no status during a list.
+/// What has no status during a list, by id, and why.
 #[derive(Debug, Default)]
-pub(crate) struct Silent {
-    /// By id, and why.
+struct Silent {
     ids: BTreeMap<String, String>,
-    /// The runs among them that have ended, and were not known before: their ends are not known yet.
-    unended: BTreeSet<String>,
     /// The statuses that were late.
     late: usize,
 }
@@ -101,26 +98,6 @@ impl Silent {
         }
         self.ids.insert(id.clone(), error.to_string());
         Ok(known.map(|known| (id, known)))
-    }
-
-    /// The status of a run that has ended and was not known, or else the run as it is `listed`. A late status is no end: the
-    /// run counts as one that runs, so that nothing takes its place, and the next list asks again.
-    ///
-    /// # Errors
-    /// The runtime itself does not answer.
-    fn last_listed(
-        &mut self,
-        id: String,
-        listed: Option<Run>,
-        status: Result<Option<(String, Run)>, CallError>,
-    ) -> Result<Option<(String, Run)>, CallError> {
-        let is_late = matches!(status, Err(CallError::TimedOut { .. }));
-        let listed = if is_late { listed.map(without_end) } else { listed };
-        let run = self.last_known(id.clone(), listed, status)?;
-        if is_late {
-            self.unended.insert(id);
-        }
-        Ok(run)
     }
 }
 
@@ -257,8 +234,8 @@ impl Inner {
     }
 
     /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known,
-    /// and what was not known is as the list has it: nothing is started beside it. An ended run that is not known, and whose
-    /// status is late, counts as one that runs: an end that was made up could not be taken back.
+    /// and what was not known is as the list has it: nothing is started beside it. A late status of an ended run that is not
+    /// known is an error, and the list is made again: an end that was made up could not be taken back.
     pub(crate) async fn relist(self: &Arc<Self>) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
@@ -290,12 +267,7 @@ impl Inner {
                 {
                     runs.push((listed.id, known));
                 }
-                known
-                    if listed.state() == ContainerState::ContainerExited
-                        && (known.is_none() || self.was_unended(&listed.id)) =>
-                {
-                    ended.push(listed);
-                }
+                None if listed.state() == ContainerState::ContainerExited => ended.push(listed),
                 known => {
                     let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
                     let known = known.or_else(|| self.listed_run(&listed));
@@ -307,8 +279,8 @@ impl Inner {
             self.run_status(&listed.id, &listed.pod_sandbox_id).await
         };
         for (listed, status) in ask_together(ended, ask).await? {
-            let run = self.listed_run(&listed);
-            runs.extend(silent.last_listed(listed.id, run, status)?);
+            let known = self.listed_run(&listed);
+            runs.extend(silent.last_known(listed.id, known, status)?);
         }
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
@@ -322,27 +294,21 @@ impl Inner {
 
     /// What had no status in the latest list, by id.
     pub(crate) fn silent_ids(&self) -> BTreeSet<String> {
-        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.ids.keys().cloned().collect()
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// Whether it had no status in the latest list: what is known of it may be that list's.
     fn was_silent(&self, id: &str) -> bool {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).ids.contains_key(id)
-    }
-
-    /// Whether it is a run that has ended, and whose end is not known since it was listed first.
-    fn was_unended(&self, id: &str) -> bool {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).unended.contains(id)
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
     }
 
     /// Logs what has had a status until the latest list, and has none now.
     fn note_silent(&self, now: Silent) {
         let mut before = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, why) in now.ids.iter().filter(|(id, _)| !before.ids.contains_key(*id)) {
+        for (id, why) in now.ids.iter().filter(|(id, _)| !before.contains_key(*id)) {
             tracing::warn!(id, why, "the runtime has no status of what it lists");
         }
-        *before = now;
+        *before = now.ids;
     }
 
     /// A sandbox by its status; `None` if it is gone.
@@ -383,26 +349,20 @@ impl Inner {
     }
 }
 
-/// Asks for the status of each. Those that fail are asked again, all together after each pause. One that is late says nothing
-/// about its run, and nothing about the others: it is not asked again here.
+/// Asks for the status of each. Those that fail are asked again, all together after each pause.
 ///
 /// # Errors
-/// The runtime is away, or hangs as a whole: too many statuses were late.
+/// A status was late, or the runtime is away. That says nothing about the run.
 async fn ask_together<T: Clone, S, F: Future<Output = Result<S, CallError>>>(
     mut left: Vec<T>,
     ask: impl Fn(T) -> F,
 ) -> Result<Vec<(T, Result<S, CallError>)>, CallError> {
     let (mut answers, mut retries) = (Vec::with_capacity(left.len()), STATUS_RETRIES);
-    let mut late = 0;
     loop {
         let mut failed = Vec::new();
         for asked in left {
             match ask(asked.clone()).await {
                 Err(CallError::Failed { .. }) if retries > 0 => failed.push(asked),
-                Err(error @ CallError::TimedOut { .. }) if late < SILENT_MAX => {
-                    late += 1;
-                    answers.push((asked, Err(error)));
-                }
                 answer @ (Ok(_) | Err(CallError::Failed { .. })) => answers.push((asked, answer)),
                 Err(error) => return Err(error),
             }
@@ -412,17 +372,6 @@ async fn ask_together<T: Clone, S, F: Future<Output = Result<S, CallError>>>(
         }
         (left, retries) = (failed, retries - 1);
         tokio::time::sleep(STATUS_PAUSE).await;
-    }
-}
-
-/// A run that has ended, as one that runs, if its end is not known.
-fn without_end(run: Run) -> Run {
-    match &run.phase {
-        Phase::Exited(end) if end.is_unseen() => {
-            let started_at = end.started_at.unwrap_or(end.finished_at);
-            Run { phase: Phase::Running { started_at }, ..run }
-        }
-        _ => run,
     }
 }
 
@@ -466,14 +415,9 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::knowledge::UNSEEN;
 
     fn failed(code: Code) -> CallError {
         CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }
-    }
-
-    fn late() -> CallError {
-        CallError::TimedOut { call: "ContainerStatus", within: Duration::from_secs(20) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -496,74 +440,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_is_late_hides_no_other_and_a_runtime_that_hangs_is_asked_no_further() {
-        let asked = Cell::new(0);
-        let ask = |run: usize| {
-            asked.set(asked.get() + 1);
-            async move { if run == 1 { Err(late()) } else { Ok(run) } }
-        };
-        let answers = ask_together(vec![0, 1, 2], ask).await.expect("all are answered");
-        let read: Vec<_> = answers.iter().map(|(run, answer)| (*run, answer.is_ok())).collect();
-        assert_eq!(read, [(0, true), (1, false), (2, true)]);
-        assert_eq!(asked.get(), 3, "it is asked again with the next list only");
-
-        let asked = Cell::new(0);
-        let hangs = |_: usize| {
-            asked.set(asked.get() + 1);
-            async { Err::<usize, _>(late()) }
-        };
-        let error = ask_together((0..300).collect(), hangs).await.expect_err("the runtime hangs");
+    async fn a_status_that_is_late_is_no_end() {
+        let late = || CallError::TimedOut { call: "ContainerStatus", within: STATUS_PAUSE };
+        let ask = |run: usize| async move { if run == 1 { Err(late()) } else { Ok(run) } };
+        let error = ask_together(vec![0, 1, 2], ask).await.expect_err("the list is repeated");
         assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
-        assert_eq!(asked.get(), SILENT_MAX + 1);
-    }
-
-    #[test]
-    fn an_end_is_not_made_up_while_its_status_is_late_and_one_that_was_seen_stays() {
-        let end = |reason: &str| End {
-            code: 255,
-            started_at: None,
-            finished_at: Timestamp::UNIX_EPOCH,
-            reason: reason.to_owned(),
-            message: String::new(),
-            is_status: false,
-            is_interrupted: false,
-        };
-        let run = |phase: Phase| Run {
-            pod: PodUid::try_from("u1".to_owned()).expect("a UID"),
-            container: "app".to_owned(),
-            attempt: 0,
-            sandbox: "s1".to_owned(),
-            image_id: None,
-            log: "/logs/app/0.log".into(),
-            falls_back_to_logs: false,
-            is_oom: false,
-            process_end: None,
-            phase,
-        };
-        let id = || "c1".to_owned();
-        let runs = Phase::Running { started_at: Timestamp::UNIX_EPOCH };
-        for (reason, status, phase, is_unended) in [
-            (UNSEEN, late(), runs, true),
-            (UNSEEN, failed(Code::Unknown), Phase::Exited(end(UNSEEN)), false),
-            // The pod worker's files have it.
-            ("Error", late(), Phase::Exited(end("Error")), true),
-        ] {
-            let mut silent = Silent::default();
-            let listed = Some(run(Phase::Exited(end(reason))));
-            let seen = silent.last_listed(id(), listed, Err(status)).expect("it hides no other");
-            assert_eq!(seen, Some((id(), run(phase))));
-            assert!(silent.ids.contains_key("c1"), "it is asked again");
-            assert_eq!(silent.unended.contains("c1"), is_unended);
-        }
-        let mut silent = Silent::default();
-        let status = Ok(Some((id(), run(Phase::Exited(end("Completed"))))));
-        let seen = silent.last_listed(id(), None, status).expect("a status");
-        assert_eq!(seen, Some((id(), run(Phase::Exited(end("Completed"))))));
-        assert!(silent.ids.is_empty() && silent.unended.is_empty());
     }
 
     #[test]
     fn what_has_no_status_stays_as_it_is_known_and_a_runtime_that_hangs_is_no_answer() {
+        let late =
+            || CallError::TimedOut { call: "ContainerStatus", within: Duration::from_secs(20) };
         let id = |number: usize| format!("c{number}");
         let mut silent = Silent::default();
         let seen = silent.last_known(id(0), Some(1), Ok(Some((id(0), 2)))).expect("a status");
