@@ -103,6 +103,8 @@ impl Images for CriImages {
 
     async fn remove(&self, id: &str) -> Result<(), ImageError> {
         let request = proto::RemoveImageRequest { image: Some(named(id)) };
+        // Before the call, for those that ask during it; and after it, for their answers.
+        self.seen.forget();
         let removed = self.client.remove_image(request).await;
         self.seen.forget();
         match removed {

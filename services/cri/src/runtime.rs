@@ -455,8 +455,9 @@ impl Runtime for CriRuntime {
         let log = inner.files.log(pod, name, attempt);
         let id = self.create(&pod.uid, name, attempt, request).await;
         let id = id.map_err(|error| {
-            // Its image may have gone.
+            // Its image or its sandbox may have gone.
             inner.image_cache.forget();
+            inner.relist_soon.notify_one();
             failed(&error)
         })?;
         // Known before it runs: its end may come before the response.

@@ -301,7 +301,8 @@ impl Worker {
             if !is_half {
                 self.report(&pod, &state, fate, &plan).await;
             }
-            has_opened = plan.actions.contains(&Action::Open);
+            // A failure that was reported is over: that is reported at once.
+            has_opened = plan.actions.contains(&Action::Open) && self.setup.is_none();
             self.retry_at = None;
             let mut has_changed = false;
             for action in &plan.actions {

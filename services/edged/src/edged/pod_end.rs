@@ -8,7 +8,7 @@ use futures::future::join_all;
 use futures::stream;
 use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Edged, EdgedError, Ending, open_runtime, open_store, stray_pods};
 use crate::api::client::EdgeClient;
@@ -18,7 +18,7 @@ use crate::pod::{PodRecord, PodUid};
 use crate::runtime::{NodeRuntime, RunState, VolumeDrivers};
 use crate::worker::ends_that_count;
 
-/// How long volumes may take to be taken back: drivers register again within seconds.
+/// How long the volumes of all pods may take to be taken back: drivers register again within seconds.
 const DRIVERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The wait between two attempts.
@@ -107,26 +107,33 @@ async fn end(
 /// use any more, or the time is over.
 pub(super) async fn take_volumes_back(runtime: &NodeRuntime, pods: &[PodRecord]) {
     let Some(drivers) = runtime.drivers() else { return };
-    let ended = pods.iter().filter(|pod| !runs(runtime, pod));
-    join_all(ended.map(|pod| take_back(drivers, pod))).await;
-    // What no pod uses any more is unstaged by itself.
     let deadline = Instant::now() + DRIVERS_WITHIN;
+    let ended = pods.iter().filter(|pod| !runs(runtime, pod));
+    let taken = join_all(ended.map(|pod| take_back(drivers, pod, deadline))).await;
+    if taken.len() < pods.len() || taken.contains(&false) {
+        // Some volume stays in use, however long this waits.
+        return;
+    }
+    // What no pod uses any more is unstaged by itself.
     while !drivers.in_use().is_empty() && Instant::now() < deadline {
         sleep(DRIVER_PAUSE).await;
     }
 }
 
-/// Has the drivers take the volumes of a pod back, of which nothing runs.
-async fn take_back(drivers: &Arc<dyn VolumeDrivers>, pod: &PodRecord) {
-    let deadline = Instant::now() + DRIVERS_WITHIN;
-    while let Err(error) = drivers.unpublish(&pod.uid).await {
-        if Instant::now() >= deadline {
-            let message = error_chain(&error);
-            tracing::warn!(pod = %pod.key, message, "a volume stays published by its driver");
-            break;
+/// Has the drivers take the volumes of a pod back, of which nothing runs, and returns whether they did until `deadline`.
+async fn take_back(drivers: &Arc<dyn VolumeDrivers>, pod: &PodRecord, deadline: Instant) -> bool {
+    let mut message = "its driver does not answer".to_owned();
+    let taken = timeout_at(deadline, async {
+        while let Err(error) = drivers.unpublish(&pod.uid).await {
+            message = error_chain(&error);
+            sleep(DRIVER_PAUSE).await;
         }
-        sleep(DRIVER_PAUSE).await;
+    });
+    if taken.await.is_ok() {
+        return true;
     }
+    tracing::warn!(pod = %pod.key, message, "a volume stays published by its driver");
+    false
 }
 
 fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
@@ -148,7 +155,7 @@ async fn remove(
         store.write_former_runs(&pod.uid, &ends).await?;
     }
     if let Some(drivers) = runtime.drivers() {
-        take_back(drivers, pod).await;
+        take_back(drivers, pod, Instant::now() + DRIVERS_WITHIN).await;
     }
     runtime.remove(pod).await.inspect_err(|error| {
         tracing::warn!(pod = %pod.key, message = error_chain(error), "a pod is not removed");
