@@ -37,6 +37,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::FutureExt as _;
+use futures::future::{Fuse, FusedFuture as _};
 use headwater_event::{NodeName, Partition};
 use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point, until_readable};
 use headwater_log::{Log, ReadError, is_of_positions, partition_name};
@@ -142,6 +144,8 @@ impl ReportFold {
                 Err(error) => error,
             };
             away.clear();
+            // Others may append more until the fold is at the end again.
+            self.registrations.forget_read();
             match &error {
                 FoldError::Read(_) | FoldError::Differs => self.metrics.cannot_read(),
                 FoldError::Engine(_) => self.metrics.cannot_store(),
@@ -217,6 +221,7 @@ impl ReportFold {
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         let (mut departures_from, mut events_from) = (Instant::now(), Instant::now());
         let mut registrations_from = Instant::now();
+        let mut logging = pin!(Fuse::terminated());
         loop {
             // Before the end of the log, a later record may repair a stale key.
             let knows_all = fold.is_whole && ends.is_reached();
@@ -247,9 +252,19 @@ impl ReportFold {
                     events_from = Instant::now() + EVENTS_INTERVAL;
                     continue;
                 }
-                () = self.until_registration(has_registrations, registrations_from), if knows_all => {
-                    self.log_registrations(&mut fold.registrations).await?;
+                appended = &mut logging, if !logging.is_terminated() => {
+                    if let Some(appended) = &appended {
+                        fold.registrations.note_appended(appended);
+                    }
                     registrations_from = Instant::now() + REGISTRATIONS_INTERVAL;
+                    continue;
+                }
+                () = self.until_registration(has_registrations, registrations_from),
+                    if knows_all && logging.is_terminated() =>
+                {
+                    if let Some(next) = self.next_registrations(&mut fold.registrations)? {
+                        logging.set(self.append_registrations(next).fuse());
+                    }
                     continue;
                 }
                 batch = reader.next() => batch?,

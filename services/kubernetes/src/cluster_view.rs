@@ -63,6 +63,8 @@ pub(crate) struct ViewObjects {
     node_list: u32,
     pod_list: u32,
     has_listed_nodes: bool,
+    /// How often the history of the API went back: versions of different histories may have one order.
+    histories: u32,
     /// What changed since a reader asked; `None`: there is no reader.
     changed: Option<BTreeSet<ObjectId>>,
 }
@@ -107,6 +109,7 @@ impl ClusterView {
     /// Forgets which versions are newer than others: the history of the API went back.
     pub(crate) fn forget_versions(&self) {
         let mut objects = self.lock();
+        objects.histories += 1;
         objects.nodes.values_mut().for_each(|node| node.order = None);
         objects.pods.values_mut().for_each(|pod| pod.order = None);
     }
@@ -149,6 +152,11 @@ impl ViewObjects {
     /// Whether the Nodes were listed once: one that is not here is not there.
     pub(crate) fn has_listed_nodes(&self) -> bool {
         self.has_listed_nodes
+    }
+
+    /// How often the history of the API went back.
+    pub(crate) fn histories(&self) -> u32 {
+        self.histories
     }
 
     /// A Node.

@@ -10,6 +10,7 @@
 //!                                                └──► too long: requests fail until it ends
 //! ```
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -155,13 +156,23 @@ impl PluginCredentials {
     /// Begins a run. No shutdown of the runtime waits for its thread.
     fn begin(&self) {
         let shared = self.0.clone();
-        std::thread::spawn(move || {
-            let outcome = (shared.ask)();
-            shared.runs.send_modify(|runs| {
-                runs.ended = runs.begun;
-                runs.outcome = outcome;
-                runs.ended_at = Some(Instant::now());
-            });
+        let ask = move || {
+            let asked = catch_unwind(AssertUnwindSafe(|| (shared.ask)()));
+            shared.end(asked.unwrap_or_else(|_| Err("it ended in a panic".to_owned())));
+        };
+        if let Err(error) = std::thread::Builder::new().name("credentials".to_owned()).spawn(ask) {
+            self.0.end(Err(error.to_string()));
+        }
+    }
+}
+
+impl SharedRuns {
+    /// The run that has begun has ended.
+    fn end(&self, outcome: Result<Header, String>) {
+        self.runs.send_modify(|runs| {
+            runs.ended = runs.begun;
+            runs.outcome = outcome;
+            runs.ended_at = Some(Instant::now());
         });
     }
 }
@@ -248,5 +259,19 @@ mod tests {
             assert_eq!(request.headers().get(AUTHORIZATION), named(run).as_ref());
         }
         assert_eq!(begun.load(Ordering::SeqCst), 3, "none is fresh");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_panics_has_failed_and_another_one_begins() {
+        let runs = AtomicUsize::new(0);
+        let ask = move || match runs.fetch_add(1, Ordering::SeqCst) {
+            0 => panic!("its answer is not understood"),
+            run => Ok(named(run)),
+        };
+        let credentials =
+            PluginCredentials::over("p".to_owned(), Box::new(ask), SOON, Duration::ZERO);
+        let error = credentials.header().await.expect_err("it fails");
+        assert!(error.to_string().ends_with("it ended in a panic"), "{error}");
+        assert_eq!(credentials.header().await, Ok(named(1)));
     }
 }

@@ -1,7 +1,8 @@
 //! A list of the cloud's picture, read page by page.
 //!
 //! The first page is read like any request. A list that goes on would take a processor from the
-//! publisher for as long as it lasts, so its other pages are read at the lowest priority.
+//! publisher for as long as it lasts, so its other pages are read at the lowest priority, unless they
+//! take a lock.
 
 use headwater_controller::{Filter, Picture, PicturePage};
 use headwater_event::ResourceKey;
@@ -46,12 +47,13 @@ impl PictureList {
             self.after = Some(next.clone());
             tokio::task::yield_now().await;
         };
+        let takes_no_lock = outline.takes_no_lock();
         let picture = self.picture.clone();
         let fill = move || -> Result<(Vec<T>, Option<ResourceKey>), EngineError> {
             let PicturePage { objects, next } = picture.fill(outline, now_ms)?;
             Ok((objects.into_iter().map(|(key, object)| form(key, object)).collect(), next))
         };
-        let filled = if self.has_begun {
+        let filled = if self.has_begun && takes_no_lock {
             let background = self.background()?;
             background.run(fill).await.map_err(|error| internal(&error))?
         } else {

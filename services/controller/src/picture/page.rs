@@ -50,6 +50,12 @@ impl PageOutline {
     pub fn skips_to(&self) -> Option<&ResourceKey> {
         self.next.as_ref().filter(|_| self.entries.is_empty())
     }
+
+    /// Whether the page is [filled](Picture::fill) without a lock that others wait for. A Node takes that of the presence, and an
+    /// Event that of the publisher, each for a moment: at a low priority the moment may be long.
+    pub fn takes_no_lock(&self) -> bool {
+        self.entries.iter().all(|(key, _)| !matches!(key.kind(), "node" | "event"))
+    }
 }
 
 impl Picture {
@@ -96,8 +102,8 @@ impl Picture {
         Ok(PageOutline { entries, next })
     }
 
-    /// The second and long part of [`Picture::page`], which may run at a low priority: no publisher waits
-    /// for it. Only an Event takes the lock, for a moment.
+    /// The second and long part of [`Picture::page`], which may run at a low priority if it
+    /// [takes no lock](PageOutline::takes_no_lock): no publisher waits for it.
     ///
     /// # Errors
     /// When the picture cannot be read.

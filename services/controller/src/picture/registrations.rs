@@ -23,6 +23,9 @@ use tokio::sync::Notify;
 use super::Picture;
 use super::tables::{LOGGED_REGISTRATIONS, NODE_REGISTRATIONS, NODES};
 
+/// Registrations are copied in batches of this size, so that the memory for it is bounded.
+const COMMIT_BYTES: usize = 1 << 20;
+
 /// Registrations on their way from the sink to the fold of reports, and how far the fold has read. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RegistrationNotes(Arc<SharedNotes>);
@@ -141,6 +144,9 @@ pub(crate) fn keep_logged_registrations(engine: &dyn Engine) -> Result<(), Engin
         let own = NODE_REGISTRATIONS.get(engine, &node)?.map(|Json(start)| start);
         if own.is_none_or(|own| own < logged) {
             batch.put(&NODE_REGISTRATIONS, &node, &Json(logged));
+        }
+        if batch.bytes() >= COMMIT_BYTES {
+            std::mem::take(&mut batch).write(engine, Durability::Buffered)?;
         }
     }
     if batch.is_empty() { Ok(()) } else { batch.write(engine, Durability::Buffered) }

@@ -23,56 +23,103 @@ const REGISTRATIONS_AT_ONCE: usize = 256;
 /// The wait between two appends, and before a failed one is tried again. A deletion of a Node that just came is rare.
 pub(super) const REGISTRATIONS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The registrations that the log lacks, one a node.
+/// The registrations that the log lacks, one a node, by the partition of the node's reports.
 #[derive(Debug, Default)]
 pub(super) struct DueRegistrations {
-    due: BTreeMap<NodeName, EdgeStart>,
+    due: BTreeMap<Partition, BTreeMap<NodeName, EdgeStart>>,
     /// Partitions of reports in the log. Registrations of nodes whose reports are not known are spread over them.
     partitions: u32,
+    /// The partition of the latest append: the next one has its turn, so that one without a leader delays no other.
+    latest: Option<Partition>,
+}
+
+/// Registrations of nodes whose reports have one partition.
+#[derive(Debug)]
+pub(super) struct RegistrationAppend {
+    partition: Partition,
+    registrations: Vec<(NodeName, EdgeStart)>,
 }
 
 impl DueRegistrations {
     /// Those that an earlier run left, for a log with so many partitions.
     pub(super) fn open(from: &dyn Read, partitions: u32) -> Result<Self, EngineError> {
-        let mut due = BTreeMap::new();
+        let mut due = Self { partitions, ..Self::default() };
         for row in NODE_REGISTRATIONS.rows(from) {
             let (node, Json(start)) = row?;
-            due.insert(node, start);
+            due.add(from, node, start)?;
         }
-        Ok(Self { due, partitions })
+        Ok(due)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// The next registrations that the log lacks, with the partition of the reports of each node. Those that the log
-    /// has by now are forgotten.
+    /// Adds a registration, unless the log has it.
+    fn add(
+        &mut self,
+        from: &dyn Read,
+        node: NodeName,
+        start: EdgeStart,
+    ) -> Result<(), EngineError> {
+        if is_logged(from, &node, start)? {
+            return Ok(());
+        }
+        let reported = NODES.get(from, &node)?.and_then(|Json(report)| report.partition);
+        let partition =
+            reported.unwrap_or_else(|| StreamId::node(&node).partition(self.partitions));
+        self.due.entry(partition).or_default().insert(node, start);
+        Ok(())
+    }
+
+    /// The next registrations that the log lacks, at most `max` and those of one partition. Those that the log has by now are
+    /// forgotten.
     fn next_due(
         &mut self,
         from: &dyn Read,
         max: usize,
-    ) -> Result<Vec<(NodeName, EdgeStart, Partition)>, EngineError> {
-        let mut next = Vec::new();
-        let mut logged = Vec::new();
-        for (node, start) in &self.due {
-            if next.len() == max {
-                break;
+    ) -> Result<Option<RegistrationAppend>, EngineError> {
+        loop {
+            let is_later = |partition: &&Partition| self.latest.is_none_or(|it| **partition > it);
+            let partition = self.due.keys().find(is_later).or_else(|| self.due.keys().next());
+            let Some(&partition) = partition else { return Ok(None) };
+            self.latest = Some(partition);
+            let due = self.due.get_mut(&partition).into_iter().flatten().take(max);
+            let (mut registrations, mut logged) = (Vec::new(), Vec::new());
+            for (node, start) in due {
+                let list =
+                    if is_logged(from, node, *start)? { &mut logged } else { &mut registrations };
+                list.push((node.clone(), *start));
             }
-            let in_log = LOGGED_REGISTRATIONS.get(from, node)?.map(|Json(start)| start);
-            if in_log >= Some(*start) {
-                logged.push(node.clone());
-                continue;
+            self.forget(partition, &logged);
+            if !registrations.is_empty() {
+                return Ok(Some(RegistrationAppend { partition, registrations }));
             }
-            let reported = NODES.get(from, node)?.and_then(|Json(report)| report.partition);
-            let spread = || StreamId::node(node).partition(self.partitions);
-            next.push((node.clone(), *start, reported.unwrap_or_else(spread)));
         }
-        for node in logged {
-            self.due.remove(&node);
-        }
-        Ok(next)
     }
+
+    /// The log has what was appended.
+    pub(super) fn note_appended(&mut self, append: &RegistrationAppend) {
+        self.forget(append.partition, &append.registrations);
+    }
+
+    fn forget(&mut self, partition: Partition, registrations: &[(NodeName, EdgeStart)]) {
+        let Some(due) = self.due.get_mut(&partition) else { return };
+        for (node, start) in registrations {
+            // A later start may have come meanwhile.
+            if due.get(node).is_some_and(|due| due <= start) {
+                due.remove(node);
+            }
+        }
+        if due.is_empty() {
+            self.due.remove(&partition);
+        }
+    }
+}
+
+/// Whether the log has this registration, or that of a later start.
+fn is_logged(from: &dyn Read, node: &NodeName, start: EdgeStart) -> Result<bool, EngineError> {
+    Ok(LOGGED_REGISTRATIONS.get(from, node)?.is_some_and(|Json(logged)| logged >= start))
 }
 
 impl ReportFold {
@@ -107,17 +154,24 @@ impl ReportFold {
         self.until_writer(from).await;
     }
 
-    /// Appends registrations that the log lacks.
-    pub(super) async fn log_registrations(
+    /// The next registrations that the log lacks.
+    pub(super) fn next_registrations(
         &self,
         registrations: &mut DueRegistrations,
-    ) -> Result<(), EngineError> {
-        registrations.due.append(&mut self.registrations.take());
-        let next = registrations.next_due(&*self.engine, REGISTRATIONS_AT_ONCE)?;
-        if next.is_empty() {
-            return Ok(());
+    ) -> Result<Option<RegistrationAppend>, EngineError> {
+        for (node, start) in self.registrations.take() {
+            registrations.add(&*self.engine, node, start)?;
         }
-        let append = |(node, start, partition): &(NodeName, EdgeStart, Partition)| {
+        registrations.next_due(&*self.engine, REGISTRATIONS_AT_ONCE)
+    }
+
+    /// Appends them, and returns them once the log has them. The fold goes on meanwhile: the partition may have no leader.
+    pub(super) async fn append_registrations(
+        &self,
+        append: RegistrationAppend,
+    ) -> Option<RegistrationAppend> {
+        let RegistrationAppend { partition, registrations } = &append;
+        let record = |(node, start): &(NodeName, EdgeStart)| {
             let record = encode_registration(node, *start);
             let record = Record {
                 key: record.key,
@@ -127,34 +181,26 @@ impl ReportFold {
             };
             Append { partition: *partition, record }
         };
-        match self.log.append(next.iter().map(append).collect()).await {
-            Ok(_) => {
-                for (node, ..) in &next {
-                    registrations.due.remove(node);
-                }
-            }
+        match self.log.append(registrations.iter().map(record).collect()).await {
+            Ok(_) => Some(append),
             Err(error) => {
-                tracing::warn!(%error, "the registrations of Nodes cannot be appended to the log; trying again");
+                tracing::warn!(%partition, %error, "registrations of Nodes cannot be appended to the log; trying again");
+                None
             }
         }
-        Ok(())
     }
 
     /// Notes that the fold has caught up, but for the partitions that are away. A node that waited for that is
     /// looked at again.
     pub(super) fn note_caught_up(&self, away: &[Partition]) -> Result<(), EngineError> {
         let of_reports = away.iter().copied().filter(|partition| !is_of_positions(*partition));
-        if !self.registrations.set_unread(of_reports.collect()) {
-            return Ok(());
-        }
-        let nodes: Result<Vec<_>, _> = NODES.rows(&*self.engine).collect();
-        let nodes = nodes?;
-        if nodes.is_empty() {
-            return Ok(());
-        }
         let mut changed = self.changes.begin();
-        nodes.iter().for_each(|(node, _)| changed.node(node));
-        self.changes.publish(changed);
+        for row in NODES.rows(&*self.engine) {
+            changed.node(&row?.0);
+        }
+        if self.registrations.set_unread(of_reports.collect()) {
+            self.changes.publish(changed);
+        }
         Ok(())
     }
 }

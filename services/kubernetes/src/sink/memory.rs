@@ -291,6 +291,7 @@ mod tests {
             report: ReportId::default(),
             start: EdgeStart::default(),
             order: 7,
+            history: 0,
             presence: NodePresence { is_present: true, has_drained: false },
         };
         assert_eq!(memory.known_step(inputs, 0), None, "not compared yet");
@@ -303,6 +304,7 @@ mod tests {
             NodeInputs { report, ..inputs },
             NodeInputs { start, ..inputs },
             NodeInputs { order: 8, ..inputs },
+            NodeInputs { history: 1, ..inputs },
             NodeInputs { presence, ..inputs },
         ] {
             assert_eq!(memory.known_step(other, 0), None, "{other:?}");

@@ -77,8 +77,9 @@ pub(crate) struct NodeInputs {
     /// The report of the node.
     pub(crate) report: ReportId,
     pub(crate) start: EdgeStart,
-    /// The order of the version that the API shows.
+    /// The order of the version that the API shows, in its history.
     pub(crate) order: u64,
+    pub(crate) history: u32,
     pub(crate) presence: NodePresence,
 }
 

@@ -313,12 +313,14 @@ impl SinkRun {
         }
     }
 
-    /// Notes that the Node of a node is there while its edge runs since `start`.
-    fn register(&self, node: &NodeName, start: EdgeStart) {
-        if let Err(error) = self.picture.note_registration(node, start) {
-            let error = error_chain(&error);
+    /// Notes that the Node of a node is there while its edge runs since `start`. Returns whether that is noted.
+    fn register(&self, node: &NodeName, start: EdgeStart) -> bool {
+        let noted = self.picture.note_registration(node, start);
+        if let Err(error) = &noted {
+            let error = error_chain(error);
             tracing::warn!(%node, error, "it cannot be noted that the node has a Node");
         }
+        noted.is_ok()
     }
 
     /// Looks at the presence of the next nodes, all of them in turn. Most changes have an event; what is
@@ -350,7 +352,11 @@ impl SinkRun {
         }
         if self.presence.insert(node.clone(), presence) != Some(presence) {
             self.mark_pods_of(node);
-            self.mark(ObjectId::Node(node.clone()));
+            let id = ObjectId::Node(node.clone());
+            if let Some(memory) = self.memories.get_mut(&id) {
+                memory.forget_step();
+            }
+            self.mark(id);
         }
         presence
     }
@@ -469,9 +475,9 @@ impl SinkRun {
 
     fn compare_node(&mut self, node: NodeName) -> Result<(), Unreadable> {
         let id = ObjectId::Node(node.clone());
-        let (view, has_listed) = {
+        let (view, has_listed, history) = {
             let objects = self.view.lock();
-            (objects.node(&node).cloned(), objects.has_listed_nodes())
+            (objects.node(&node).cloned(), objects.has_listed_nodes(), objects.histories())
         };
         let Some(reported) = picture_of_node(&self.picture, &node)? else {
             self.set_static_pods(&node, None);
@@ -481,7 +487,8 @@ impl SinkRun {
         let uid = view.as_ref().map_or("", |view| &*view.uid);
         let (report, start) = (reported.id, reported.start);
         let order = view.as_ref().and_then(|view| view.order);
-        let inputs = |presence| order.map(|order| NodeInputs { report, start, order, presence });
+        let inputs =
+            |presence| order.map(|order| NodeInputs { report, start, order, history, presence });
         let facts = self.facts(&id, uid, &node);
         let known = inputs(facts.presence);
         match known.and_then(|inputs| facts.memory.known_step(inputs, facts.now_ms)) {
@@ -504,9 +511,7 @@ impl SinkRun {
             Ok(stated) => self.set_static_pods(&node, stated.clone()),
             Err(unfit) => tracing::warn!(%node, %unfit, "the static pods of a node are not shown"),
         }
-        if view.is_some() {
-            self.register(&node, desired.start);
-        }
+        let is_registered = view.is_some() && self.register(&node, desired.start);
         // In this order: the fold may go on in between.
         let mut is_known = has_listed && view.is_none();
         if is_known {
@@ -518,7 +523,7 @@ impl SinkRun {
         let registration = Registration { is_known, last };
         let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
-        let inputs = inputs(facts.presence);
+        let inputs = inputs(facts.presence).filter(|_| is_registered);
         if let (Some(inputs), Some(memory)) = (inputs, self.memories.get_mut(&id)) {
             memory.note_step(inputs, step);
         }

@@ -90,13 +90,16 @@ async fn a_controller_that_was_away_while_a_node_came_and_went_knows_its_registr
 #[tokio::test]
 async fn what_a_standby_noted_and_an_append_of_unknown_outcome_are_appended_by_the_writer() {
     let world = World::new();
-    let [first, _] = nodes();
+    let [first, second] = nodes();
     let (source, script) = script();
     let upstream = world.upstream.handle();
     let running = world.start_reading(upstream.clone(), vec![script], source).await;
     world.report_node(&first, 1).await;
     running.folds(first.as_str()).await;
     running.note(&first, start(1));
+    // What is noted is looked at before the next report is.
+    world.report_node(&second, 1).await;
+    running.folds(second.as_str()).await;
     assert!(world.registrations().await.is_empty(), "another controller may be the writer");
     upstream.inject_fault(AppendFault::UnknownLost);
     running.list([]).await;
