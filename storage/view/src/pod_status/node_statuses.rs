@@ -201,12 +201,7 @@ impl NodeStatuses {
         let agrees = self.agrees_with(closed);
         if agrees {
             self.floor = self.floor.max(id);
-            let removed: Vec<ResourceKey> = self
-                .accepted
-                .iter()
-                .filter(|(pod, accepted)| **accepted < id && self.snapshot.get(pod).is_none())
-                .map(|(pod, _)| pod.clone())
-                .collect();
+            let removed = self.removed_below(id);
             for pod in &removed {
                 self.accepted.remove(pod);
             }
@@ -237,6 +232,18 @@ impl NodeStatuses {
             }
         }
         forgotten
+    }
+
+    /// The removed pods whose report is below `id`.
+    fn removed_below(&self, id: ReportId) -> Vec<ResourceKey> {
+        // Every pod of the snapshot is accepted. A node closes after each burst of reports, and most
+        // of them remove no pod: those closings cost the same for any number of pods.
+        if self.accepted.len() == self.snapshot.len() {
+            return Vec::new();
+        }
+        let below = self.accepted.iter().filter(|(_, accepted)| **accepted < id);
+        let removed = below.filter(|(pod, _)| self.snapshot.get(pod).is_none());
+        removed.map(|(pod, _)| pod.clone()).collect()
     }
 
     fn is_full(&self) -> bool {
