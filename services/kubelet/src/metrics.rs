@@ -105,7 +105,7 @@ fn of_pods(pods: &NodePods, listed: &[Pod]) -> prometheus::Result<Registry> {
         for history in state.containers.values() {
             match history.state {
                 RunState::Running { .. } => running += 1,
-                RunState::Exited(_) => exited += 1,
+                RunState::EndPending { .. } | RunState::Exited(_) => exited += 1,
             }
         }
         sandboxes += u32::from(running > before);

@@ -15,7 +15,7 @@ use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
 use crate::pod::{PodRecord, PodUid};
-use crate::runtime::{NodeRuntime, RunState, VolumeDrivers};
+use crate::runtime::{NodeRuntime, RunHistory, RunState, VolumeDrivers};
 use crate::worker::ends_that_count;
 
 /// How long the volumes of all pods may take to be taken back: drivers register again within seconds.
@@ -56,7 +56,7 @@ impl Edged {
     ///
     /// # Errors
     /// See [`EdgedError`]: also if the runtime does not say which pods have no record, which would run on beside the next
-    /// runtime. It can be repeated.
+    /// runtime, or how a container ended, which would run again there. It can be repeated.
     pub async fn clear(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
         let (dir, removed_at_once) = (config.dir.clone(), config.settings.remove_workers);
         let (runtime, noticed) = open(&config).await?;
@@ -64,8 +64,11 @@ impl Edged {
         stray_pods::recover(&runtime, &store).await?;
         let ending = Ending { within: grace, takes_volumes_back: true };
         let pods = end(config, &runtime, noticed, store.pods(), ending).await?;
-        if !pods.left.is_empty() {
-            let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
+        let mut left = pods.left.clone();
+        // What is removed has no code any more, and the pod would run again.
+        left.extend(store.pods().into_iter().filter(|pod| has_pending_end(&runtime, pod)));
+        if !left.is_empty() {
+            let pods: Vec<String> = left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
         }
         if !runtime.features().persistent {
@@ -139,6 +142,11 @@ async fn take_back(drivers: &Arc<dyn VolumeDrivers>, pod: &PodRecord, deadline: 
 fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
     let is_running = |state: &RunState| matches!(state, RunState::Running { .. });
     runtime.pod(&pod.uid).containers.values().any(|container| is_running(&container.state))
+}
+
+/// Whether the runtime does not say yet how a container of the pod ended.
+fn has_pending_end(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
+    runtime.pod(&pod.uid).containers.values().any(RunHistory::is_end_pending)
 }
 
 /// Removes what the runtime has of a pod, and what the pod worker knows of its runs: the next ones are counted from 0. The

@@ -92,9 +92,27 @@ impl MemoryRuntime {
         self.lock().used.insert(pod.clone(), bytes);
     }
 
-    /// Ends a running container with this exit code.
+    /// Ends a running container with this exit code, or says it of one whose end was [hidden](Self::hide_end).
     pub fn exit(&self, pod: &PodUid, container: &str, code: i32) {
-        self.change(pod, |state| end(state, container, code, None, false));
+        self.change(pod, |state| {
+            if let Some(runs) = state.containers.get_mut(container)
+                && let RunState::EndPending { started_at: Some(started_at) } = runs.state
+            {
+                runs.state = RunState::Running { started_at };
+            }
+            end(state, container, code, None, false);
+        });
+    }
+
+    /// Ends a running container without saying how.
+    pub fn hide_end(&self, pod: &PodUid, container: &str) {
+        self.change(pod, |state| {
+            if let Some(runs) = state.containers.get_mut(container)
+                && let RunState::Running { started_at } = runs.state
+            {
+                runs.state = RunState::EndPending { started_at: Some(started_at) };
+            }
+        });
     }
 
     /// Ends the pod's sandbox and everything in it. The containers end for the machine's sake.

@@ -61,6 +61,12 @@ pub enum RunState {
         /// The time of its start.
         started_at: Timestamp,
     },
+    /// It has ended, and the runtime does not say yet how. Nothing is decided that follows from its end: it is neither stopped nor
+    /// started again.
+    EndPending {
+        /// The time of its start, if it is known.
+        started_at: Option<Timestamp>,
+    },
     /// It has ended.
     Exited(Exit),
 }
@@ -91,6 +97,9 @@ const START_ERROR_CODE: i32 = 128;
 
 /// The exit code of a killed process: 128 + SIGKILL.
 const KILLED_CODE: i32 = 137;
+
+/// A kubelet's reason of an end that nothing saw.
+const UNOBSERVED: &str = "ContainerStatusUnknown";
 
 impl Exit {
     /// Whether the container ended with exit code zero.
@@ -131,17 +140,22 @@ impl Exit {
             signal: None,
             started_at,
             finished_at: Timestamp::now(),
-            reason: "ContainerStatusUnknown".to_owned(),
+            reason: UNOBSERVED.to_owned(),
             message: Some(
                 "The container could not be located when the pod was looked at".to_owned(),
             ),
             interrupted: false,
         }
     }
+
+    /// Whether nothing has seen the end, and its code is made up.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        self.reason == UNOBSERVED
+    }
 }
 
 impl RunHistory {
-    /// The history after a start in sandbox `sandbox_attempt`; `None` if the container runs.
+    /// The history after a start in sandbox `sandbox_attempt`; `None` if the container runs, or it is not known how it ended.
     pub(crate) fn next(
         before: Option<&Self>,
         sandbox_attempt: u32,
@@ -154,7 +168,11 @@ impl RunHistory {
             Some(Self { attempt, state: RunState::Exited(exit), .. }) => {
                 (attempt + 1, Some(exit.clone()))
             }
-            Some(Self { state: RunState::Running { .. }, .. }) => return None,
+            Some(Self {
+                state: RunState::Running { .. } | RunState::EndPending { .. }, ..
+            }) => {
+                return None;
+            }
         };
         Some(Self { attempt, sandbox_attempt, state, previous, image_id, stop_signal })
     }
@@ -167,5 +185,10 @@ impl RunHistory {
     /// Whether the latest run runs.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, RunState::Running { .. })
+    }
+
+    /// Whether the latest run has ended, and it is not known yet how.
+    pub(crate) fn is_end_pending(&self) -> bool {
+        matches!(self.state, RunState::EndPending { .. })
     }
 }

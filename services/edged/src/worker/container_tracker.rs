@@ -15,7 +15,7 @@ use super::signal::{ProbeFinding, ProbeKind};
 use crate::config::Settings;
 use crate::container::WaitReason;
 use crate::container::compute_resources::ComputeResources;
-use crate::runtime::{RunHistory, RunState};
+use crate::runtime::{Exit, RunHistory, RunState};
 
 /// The state of one container.
 #[derive(Debug)]
@@ -94,7 +94,8 @@ impl ContainerTracker {
         if is_new {
             (self.image, self.resources) = (None, None);
         }
-        if is_new || matches!(runs.state, RunState::Exited(_)) {
+        let has_ended = matches!(runs.state, RunState::EndPending { .. } | RunState::Exited(_));
+        if is_new || has_ended {
             self.stopping = None;
             self.unhealthy = None;
             self.startup = Gate::Closed;
@@ -115,6 +116,22 @@ impl ContainerTracker {
         }
         self.runs = Some(runs);
         self.start_error = None;
+    }
+
+    /// The runs of a container that the runtime does not have any more, if nothing says how the latest one ended: nothing will.
+    pub(super) fn lost_runs(&self) -> Option<RunHistory> {
+        let runs = self.runs.as_ref()?;
+        let state = match &runs.state {
+            RunState::EndPending { started_at } => RunState::Exited(Exit::unobserved(*started_at)),
+            RunState::Exited(exit) if exit.is_unobserved() => runs.state.clone(),
+            RunState::Exited(_) | RunState::Running { .. } => return None,
+        };
+        Some(RunHistory { state, ..runs.clone() })
+    }
+
+    /// Whether the latest run has ended, and it is not known yet how.
+    pub(super) fn is_end_pending(&self) -> bool {
+        self.runs.as_ref().is_some_and(RunHistory::is_end_pending)
     }
 
     /// Continues from the status that an earlier worker reported of the latest run: the restart of
@@ -201,6 +218,7 @@ impl ContainerTracker {
         let run = match self.runs.as_ref().map(|runs| &runs.state) {
             None => Run::Never,
             Some(RunState::Running { .. }) => Run::Running,
+            Some(RunState::EndPending { .. }) => Run::EndPending,
             Some(RunState::Exited(exit)) => {
                 Run::Exited { code: exit.code, interrupted: exit.interrupted }
             }
@@ -377,7 +395,57 @@ impl ContainerTracker {
 mod tests {
     use super::*;
     use crate::container::termination::StopSignal;
-    use crate::runtime::Exit;
+
+    fn runs(attempt: u32, state: RunState) -> RunHistory {
+        RunHistory {
+            attempt,
+            sandbox_attempt: 0,
+            state,
+            previous: None,
+            image_id: None,
+            stop_signal: StopSignal::default(),
+        }
+    }
+
+    #[test]
+    fn a_pending_end_is_no_failure_and_no_run_and_counts_once_when_it_is_known() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        // The first failure has no wait.
+        tracker.observe(runs(0, RunState::Exited(Exit::observed(1, None, time))), now);
+        tracker.observe(runs(1, RunState::Running { started_at: time }), now);
+        tracker.set_probes(ProbeStage::Startup, Vec::new(), Gate::Open);
+        assert!(tracker.is_started());
+        tracker.observe(runs(1, RunState::EndPending { started_at: Some(time) }), now);
+        assert!(tracker.is_end_pending() && !tracker.is_running() && !tracker.is_started());
+        assert_eq!(tracker.facts(now).run, Run::EndPending);
+        assert_eq!((tracker.facts(now).blocked, tracker.probe_stage()), (None, ProbeStage::None));
+        let ended = runs(1, RunState::Exited(Exit::observed(3, None, time)));
+        for _ in 0..2 {
+            tracker.observe(ended.clone(), now);
+            assert_eq!(tracker.facts(now).run, Run::Exited { code: 3, interrupted: false });
+            let wait = tracker.facts(now).blocked.map(|(_, wait)| wait.as_secs());
+            assert_eq!(wait, Some(10), "one more failure");
+        }
+    }
+
+    #[test]
+    fn only_a_pending_end_that_the_runtime_has_no_more_is_made_up() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        assert_eq!(tracker.lost_runs(), None);
+        tracker.observe(runs(0, RunState::Running { started_at: time }), now);
+        assert_eq!(tracker.lost_runs(), None);
+        tracker.observe(runs(0, RunState::EndPending { started_at: Some(time) }), now);
+        let lost = tracker.lost_runs().expect("nothing says how it ended");
+        let RunState::Exited(exit) = &lost.state else { panic!("it has ended: {lost:?}") };
+        assert_eq!((exit.code, exit.reason.as_str()), (137, "ContainerStatusUnknown"));
+        assert!(!exit.interrupted && exit.started_at == Some(time));
+        tracker.observe(lost.clone(), now);
+        assert_eq!(tracker.lost_runs(), Some(lost), "it stays the same end");
+        tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
+        assert_eq!(tracker.lost_runs(), None);
+    }
 
     #[test]
     fn a_start_that_found_no_runtime_is_tried_again_soon_and_is_no_failure() {
@@ -410,15 +478,7 @@ mod tests {
                     message,
                     ..Exit::observed(1, None, time)
                 };
-                let runs = RunHistory {
-                    attempt,
-                    sandbox_attempt: 0,
-                    state: RunState::Exited(exit),
-                    previous: None,
-                    image_id: None,
-                    stop_signal: StopSignal::default(),
-                };
-                tracker.observe(runs, now);
+                tracker.observe(runs(attempt, RunState::Exited(exit)), now);
             }
             waits.push(tracker.facts(now).blocked.map_or(0, |(_, wait)| wait.as_secs()));
         }

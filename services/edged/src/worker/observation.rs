@@ -164,6 +164,10 @@ impl Worker {
         let mut state = self.shared.runtime.pod(&self.record.uid);
         self.forget_superseded_runs(&state).await;
         self.add_former_runs(pod, &mut state);
+        let gone = self.containers.iter().filter(|(name, _)| !state.containers.contains_key(*name));
+        let lost = gone.filter_map(|(name, tracker)| Some((name.clone(), tracker.lost_runs()?)));
+        let lost: Vec<_> = lost.collect();
+        state.containers.extend(lost);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
             if let Some(tracker) = self.containers.get_mut(name) {

@@ -9,6 +9,7 @@
 //!   image        Absent --Pull--> Pulling --> Present | Failed --(until)--> Pull
 //!   container    Start needs sandbox Ready and image Present; init containers come first
 //!   restart      of all containers: Kill what runs from before, then as a new pod in the same sandbox
+//!   end pending  nothing, until it is known how the container ended
 //!   end          PreStop -> Terminate -> Kill, then Close, then the final step: Discard -> AskDelete | CleanUp | Leave
 //! ```
 

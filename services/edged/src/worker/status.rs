@@ -186,6 +186,10 @@ fn container_status(
         waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
         ..ContainerState::default()
     };
+    let running = |started_at: Option<Timestamp>| ContainerState {
+        running: Some(ContainerStateRunning { started_at: started_at.map(Time) }),
+        ..ContainerState::default()
+    };
     let waits_for = |waiting: &WaitReason| {
         let message = Some(waiting.message.clone()).filter(|message| !message.is_empty());
         // A container of a pod that is not initialized waits for that, whatever the pod itself waits for.
@@ -199,12 +203,9 @@ fn container_status(
             let previous =
                 runs.previous.as_ref().map(|exit| terminated(exit, runs.attempt.wrapping_sub(1)));
             match (&runs.state, waiting) {
-                (RunState::Running { started_at }, _) => {
-                    let running = ContainerStateRunning { started_at: Some(Time(*started_at)) };
-                    let state =
-                        ContainerState { running: Some(running), ..ContainerState::default() };
-                    (state, previous)
-                }
+                (RunState::Running { started_at }, _) => (running(Some(*started_at)), previous),
+                // The state that was known last stays, as under a kubelet. The container is not ready.
+                (RunState::EndPending { started_at }, _) => (running(*started_at), previous),
                 (RunState::Exited(exit), Some(waiting)) => {
                     (waits_for(waiting), Some(terminated(exit, runs.attempt)))
                 }

@@ -77,6 +77,33 @@ async fn after_the_loss_of_its_sandbox_all_containers_start_again_in_another_one
 }
 
 #[tokio::test]
+async fn a_job_whose_end_is_pending_does_not_run_again_in_another_sandbox() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let (edged, runtime) = edged(&bench).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    runtime.hide_end(&uid(), "main");
+    let pending = |status: &Value| !is_ready(status) && is_running(status);
+    bench.edge.until_status("web", "a pod that is not ready", pending).await;
+    runtime.lose_sandbox(&uid());
+    use headwater_edged::runtime::{Runtime as _, SandboxState};
+    let is_closed = || (runtime.pod(&uid()).sandbox == SandboxState::None).then_some(());
+    until("the end of the lost sandbox", is_closed).await;
+    // A deletion waits for the code, past the grace period.
+    bench.edge.apply(&deleting(&pod, 0));
+    runtime.exit(&uid(), "main", 0);
+    let ended = |status: &Value| status["phase"] == "Succeeded";
+    let status = bench.edge.until_status("web", "its end", ended).await;
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 0, "{status}");
+    assert_eq!(container["state"]["terminated"]["exitCode"], 0, "{status}");
+    bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_container_whose_image_changed_is_replaced_by_one_with_the_new_image() {
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["restartPolicy"] = json!("Never");

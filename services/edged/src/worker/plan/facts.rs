@@ -93,6 +93,8 @@ pub enum Run {
     Never,
     /// It runs.
     Running,
+    /// It ended, and it is not known yet how.
+    EndPending,
     /// It ended.
     Exited {
         /// With this exit code.
@@ -187,5 +189,10 @@ impl ContainerFacts {
     /// Whether its latest run runs.
     pub(crate) fn is_running(&self) -> bool {
         self.run == Run::Running
+    }
+
+    /// Whether its latest run has ended, and it is not known yet how.
+    pub(crate) fn is_end_pending(&self) -> bool {
+        self.run == Run::EndPending
     }
 }

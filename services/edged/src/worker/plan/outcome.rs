@@ -32,9 +32,10 @@ pub fn outcome(pod: &Pod, containers: &Containers) -> Option<Outcome> {
     Some(if succeeded { Outcome::Succeeded } else { Outcome::Failed })
 }
 
-/// The outcome that is reported of a pod that was stopped, once nothing of it runs.
+/// The outcome that is reported of a pod that was stopped, once nothing of it runs and it is known how all of it ended.
 pub fn stopped(pod: &Pod, containers: &Containers) -> Option<Outcome> {
-    if containers.is_empty() || containers.values().any(ContainerFacts::is_running) {
+    let is_open = |facts: &ContainerFacts| facts.is_running() || facts.is_end_pending();
+    if containers.is_empty() || containers.values().any(is_open) {
         return None;
     }
     let succeeded = main_containers(pod).iter().all(|container| {
@@ -72,6 +73,6 @@ fn has_initialized(container: &Container, facts: Option<&ContainerFacts>) -> boo
     match facts.run_here() {
         Run::Exited { code, interrupted } => !is_sidecar(container) && code == 0 && !interrupted,
         Run::Running => is_sidecar(container) && facts.started,
-        Run::Never => false,
+        Run::Never | Run::EndPending => false,
     }
 }

@@ -37,7 +37,10 @@ pub fn plan(facts: &PodFacts<'_>) -> Plan {
             }
         }
         Fate::End { deadline, then } => {
-            if !planner.stop_all(deadline) && (then == FinalStep::Leave || !planner.close()) {
+            if !planner.stop_all(deadline)
+                && (then == FinalStep::Leave || !planner.close())
+                && !planner.awaits_end(deadline, then)
+            {
                 planner.push(match then {
                     FinalStep::AskDelete if !facts.is_discarded => Action::Discard,
                     FinalStep::AskDelete => Action::AskDelete,
@@ -98,7 +101,7 @@ impl Planner<'_> {
             let facts = self.container(container);
             let must_start = match facts.run {
                 Run::Never => true,
-                Run::Running => false,
+                Run::Running | Run::EndPending => false,
                 Run::Exited { code, interrupted } => {
                     interrupted || facts.is_superseded || restarts(pod, container, code)
                 }
@@ -209,6 +212,23 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether the last step waits until it is known how a container ended. What is removed has no code any more, so an object
+    /// is deleted afterwards; without an object there is nothing to report to. A machine that stops does not wait for longer than
+    /// for what runs: the next pod worker asks again.
+    fn awaits_end(&mut self, deadline: Instant, then: FinalStep) -> bool {
+        if !self.facts.containers.values().any(ContainerFacts::is_end_pending) {
+            return false;
+        }
+        match then {
+            FinalStep::AskDelete => true,
+            FinalStep::Leave if self.facts.now < deadline => {
+                self.wake(deadline);
+                true
+            }
+            FinalStep::CleanUp | FinalStep::Leave => false,
+        }
+    }
+
     /// Closes the sandbox if there is one, and returns whether there is.
     fn close(&mut self) -> bool {
         let is_open = matches!(self.facts.sandbox, Sandbox::Ready | Sandbox::Lost);
@@ -218,8 +238,12 @@ impl Planner<'_> {
         is_open
     }
 
-    /// Starts a container, or the step that comes before: sandbox, image.
+    /// Starts a container, or the step that comes before: sandbox, image. One of which it is not known how it ended waits: its
+    /// code decides.
     fn start(&mut self, container: &Container, facts: &ContainerFacts) {
+        if facts.is_end_pending() {
+            return;
+        }
         if let Some((until, wait)) = facts.blocked {
             self.wake(until);
             let pod = self.facts.pod.metadata.name.as_deref().unwrap_or_default();

@@ -32,8 +32,10 @@ const PLANS_MAX: usize = 60;
 enum Event {
     /// The planner runs, and its steps are carried out.
     Plan,
-    /// A container ends by itself.
+    /// A container ends by itself, or it becomes known how it ended.
     Exit(usize, bool),
+    /// A container ends by itself, and it is not known how.
+    HideEnd(usize),
     /// The sandbox ends by itself.
     LoseSandbox,
     /// An image is removed.
@@ -106,6 +108,7 @@ impl World {
             let run = match runs.map(|runs| &runs.state) {
                 None => Run::Never,
                 Some(RunState::Running { .. }) => Run::Running,
+                Some(RunState::EndPending { .. }) => Run::EndPending,
                 Some(RunState::Exited(exit)) => {
                     Run::Exited { code: exit.code, interrupted: exit.interrupted }
                 }
@@ -192,6 +195,7 @@ impl World {
             }
             Action::Start(name) => {
                 assert_ne!(containers[name].run, Run::Running, "{name} runs already");
+                assert_ne!(containers[name].run, Run::EndPending, "its end is not known");
                 let before = NAMES[..INIT].iter().take_while(|before| *before != name);
                 let has_begun = |name: &&str| containers[*name].run_here() != Run::Never;
                 assert!(
@@ -256,6 +260,14 @@ impl World {
         state.containers.get(name).is_some_and(crate::runtime::RunHistory::is_running)
     }
 
+    /// It becomes known how all containers ended: well.
+    async fn show_ends(&self) {
+        let containers = self.facts().await;
+        for (name, _) in containers.iter().filter(|(_, facts)| facts.is_end_pending()) {
+            self.runtime.exit(&self.record.uid, name, 0);
+        }
+    }
+
     /// Plans until the pod runs or has ended. Init containers succeed.
     async fn settle(&mut self) {
         for _ in 0..PLANS_MAX {
@@ -279,6 +291,7 @@ impl World {
             Event::Exit(index, succeeded) => {
                 self.runtime.exit(&self.record.uid, NAMES[index], i32::from(!succeeded));
             }
+            Event::HideEnd(index) => self.runtime.hide_end(&self.record.uid, NAMES[index]),
             Event::LoseSandbox => self.runtime.lose_sandbox(&self.record.uid),
             Event::RemoveImage(index) => self.runtime.remove_image(&image(NAMES[index])),
             Event::FailPulls(count) => self.runtime.fail_pulls(count),
@@ -294,6 +307,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => Just(Event::Plan),
         3 => (0..NAMES.len(), any::<bool>()).prop_map(|(index, ok)| Event::Exit(index, ok)),
+        1 => (0..NAMES.len()).prop_map(Event::HideEnd),
         1 => Just(Event::LoseSandbox),
         1 => (0..NAMES.len()).prop_map(Event::RemoveImage),
         1 => (0_usize..3).prop_map(Event::FailPulls),
@@ -307,6 +321,7 @@ async fn play(restart_policy: &str, pull_policy: &str, events: Vec<Event>, fails
         world.apply(event).await;
     }
     world.runtime.fail_pulls(0);
+    world.show_ends().await;
     world.settle().await;
     let goes_on = world.ended.is_none();
     for name in NAMES[INIT..].iter().filter(|_| goes_on && restart_policy == "Always") {

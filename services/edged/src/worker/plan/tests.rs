@@ -587,6 +587,8 @@ fn a_pod_that_fails_ends_its_containers_and_is_refused_once() {
     assert_eq!(reason.as_str(), "Evicted");
 }
 
+mod pending_end;
+
 mod properties {
     use proptest::prelude::*;
 
@@ -596,6 +598,7 @@ mod properties {
         let run = prop_oneof![
             Just(Run::Never),
             Just(Run::Running),
+            Just(Run::EndPending),
             (any::<bool>(), any::<bool>()).prop_map(|(succeeded, interrupted)| Run::Exited {
                 code: i32::from(!succeeded),
                 interrupted
@@ -627,18 +630,23 @@ mod properties {
             let fate = if ending { end } else { Fate::Run };
             let plan = plan(&pod, fate, outcome(&pod, &containers), &containers, now);
             let runs = |name: &String| containers[name].run == Run::Running;
+            let is_pending = |name: &String| containers[name].run == Run::EndPending;
             let none_runs = !containers.keys().any(runs);
+            let none_is_pending = !containers.keys().any(is_pending);
             for action in &plan.actions {
                 match action {
-                    Action::Start(name) => prop_assert!(!runs(name) && !ending),
+                    Action::Start(name) => {
+                        prop_assert!(!runs(name) && !is_pending(name) && !ending);
+                    }
                     Action::PreStop(name) | Action::Terminate(name) | Action::Kill(name) => {
                         prop_assert!(runs(name));
                     }
-                    Action::Discard => prop_assert!(none_runs && ending),
+                    Action::Discard => prop_assert!(none_runs && none_is_pending && ending),
                     other => prop_assert!(false, "{other:?} was not asked for"),
                 }
             }
-            prop_assert!(!ending || !plan.actions.is_empty(), "an end always goes on");
+            let goes_on = !plan.actions.is_empty() || (none_runs && !none_is_pending);
+            prop_assert!(!ending || goes_on, "an end always goes on");
         }
     }
 }

@@ -88,6 +88,14 @@ impl PodCase {
         self
     }
 
+    fn end_pending(mut self, name: &str, attempt: u32) -> Self {
+        let state = RunState::EndPending { started_at: Some(at(3)) };
+        self.state.containers.insert(name.to_owned(), runs(attempt, state, None));
+        let now = ContainerFacts { run: Run::EndPending, ..ContainerFacts::default() };
+        self.containers.insert(name.to_owned(), now);
+        self
+    }
+
     fn waiting(mut self, name: &str, reason: &'static str) -> Self {
         let waiting = WaitReason { reason, message: "because".to_owned() };
         self.waiting.insert(name.to_owned(), waiting);
@@ -383,4 +391,17 @@ fn a_condition_names_the_probes_that_fail_until_the_pod_ends() {
     assert_eq!(named.message.as_deref(), Some("first\nsecond"));
     given.ended = Some(Outcome::Failed);
     assert!(!kinds(&given.status(None, at(5))).contains(&failing()));
+}
+
+#[test]
+fn a_container_whose_end_is_pending_stays_as_it_was_reported_and_is_not_ready() {
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "a"}]});
+    let status = given(spec).end_pending("a", 0).status(None, at(9));
+    let container = &status.container_statuses.as_ref().expect("a status")[0];
+    let state = container.state.as_ref().expect("a state");
+    let running = state.running.as_ref().expect("no code is made up");
+    assert_eq!(running.started_at, Some(Time(at(3))));
+    assert_eq!((container.ready, container.started), (false, Some(false)));
+    assert_eq!((container.restart_count, status.phase.as_deref()), (0, Some("Running")));
+    assert!(!is_last(&PodStatus { phase: Some("Failed".to_owned()), ..status }), "more follows");
 }
