@@ -23,9 +23,6 @@ use crate::spec::{
 /// kernel's word of a kill for memory may come after the end itself.
 const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The exit code of an end that nothing says, as containerd has it of an end that it did not see.
-const UNSEEN_CODE: i32 = 255;
-
 /// The reason of a run whose start failed, and the words in its message if the call was cut off: the runtime kills
 /// what it has started when the pod worker goes away during the call. The last words are those of a shim that it was
 /// starting.
@@ -118,15 +115,7 @@ pub(crate) fn listed_run(listed: &Container, node: &NodeFacts) -> Option<Run> {
         ContainerState::ContainerRunning | ContainerState::ContainerUnknown => {
             Phase::Running { started_at: created_at }
         }
-        ContainerState::ContainerExited => Phase::Exited(End {
-            code: UNSEEN_CODE,
-            started_at: None,
-            finished_at: created_at,
-            reason: UNSEEN.to_owned(),
-            message: String::new(),
-            is_status: false,
-            is_interrupted: !is_of_boot(&listed.annotations, node),
-        }),
+        ContainerState::ContainerExited => Phase::EndPending { started_at: None },
     };
     let pod = pod_names::record(&listed.labels, &listed.annotations, listed.created_at)?;
     let container = listed.labels.get(CONTAINER_NAME)?.clone();
@@ -224,18 +213,16 @@ mod tests {
         let labels =
             [(POD_NAME, "web"), (POD_NAMESPACE, "shop"), (POD_UID, "u1"), (CONTAINER_NAME, "app")];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let node =
-            NodeFacts { logs: "/logs".into(), boot_id: "now".to_owned(), ..NodeFacts::default() };
-        let listed = |state: ContainerState, boot: &str| Container {
+        let node = NodeFacts { logs: "/logs".into(), ..NodeFacts::default() };
+        let listed = |state: ContainerState| Container {
             pod_sandbox_id: "s1".to_owned(),
             metadata: Some(ContainerMetadata { name: "app".to_owned(), attempt: 3 }),
             state: state.into(),
             created_at: 7,
             labels: labels.clone().into(),
-            annotations: [(BOOT.to_owned(), boot.to_owned())].into(),
             ..Container::default()
         };
-        let run = |state| listed_run(&listed(state, "now"), &node).expect("a run");
+        let run = |state| listed_run(&listed(state), &node).expect("a run");
         let created_at = time(7).expect("a time");
         let running = run(ContainerState::ContainerRunning);
         assert_eq!((running.pod.as_str(), running.container.as_str()), ("u1", "app"));
@@ -244,13 +231,8 @@ mod tests {
         assert_eq!(running.phase, Phase::Running { started_at: created_at });
         assert_eq!(run(ContainerState::ContainerUnknown).phase, running.phase);
         assert_eq!(run(ContainerState::ContainerCreated).phase, Phase::Created);
-        for (boot, is_interrupted) in [("now", false), ("before", true)] {
-            let listed = listed(ContainerState::ContainerExited, boot);
-            let run = listed_run(&listed, &node).expect("a run");
-            let Phase::Exited(end) = run.phase else { panic!("it has ended") };
-            assert!(end.is_unseen() && !end.is_status, "{end:?}");
-            assert_eq!(end.is_interrupted, is_interrupted, "the boot: {boot}");
-        }
+        let pending = Phase::EndPending { started_at: None };
+        assert_eq!(run(ContainerState::ContainerExited).phase, pending);
         assert_eq!(listed_run(&Container::default(), &node), None, "it is no pod's");
     }
 

@@ -16,6 +16,7 @@ use crate::client::{CallError, CriClient};
 use crate::facts;
 use crate::image_cache::ImageCache;
 use crate::knowledge::{End, Fact, Knowledge, Phase, Run, Sandbox};
+use crate::pending_ends::{self, PendingEnds};
 use crate::proto::{
     self, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxState, PodSandboxStatusRequest,
@@ -29,11 +30,6 @@ const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
-
-/// How often the failed statuses of ended runs are asked again, and the pause before each time. All of them share the pauses,
-/// because a node that starts may have hundreds.
-const STATUS_RETRIES: usize = 2;
-const STATUS_PAUSE: Duration = Duration::from_millis(500);
 
 /// See the module.
 #[derive(Debug)]
@@ -64,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) silent: Mutex<BTreeMap<String, String>>,
     /// The containers in an unknown state that are being ended.
     pub(crate) unknown: UnknownRuns,
+    /// The containers that have ended, and of which the runtime is asked how.
+    pub(crate) pending: PendingEnds,
     /// Everything is to be listed soon.
     pub(crate) relist_soon: Notify,
 }
@@ -98,6 +96,14 @@ impl Silent {
         }
         self.ids.insert(id.clone(), error.to_string());
         Ok(known.map(|known| (id, known)))
+    }
+
+    /// Notes a run that has ended, and of which the runtime does not say how.
+    fn add_end(&mut self, id: &str, run: Option<&Run>, why: &str) {
+        let name = run.map_or_else(String::new, |Run { pod, container, .. }| {
+            format!("the end of container {container} of pod {pod}: ")
+        });
+        self.ids.insert(id.to_owned(), format!("{name}{why}"));
     }
 }
 
@@ -146,6 +152,7 @@ impl Inner {
         let Some(run) = self.with(|knowledge| knowledge.run(id).cloned()) else { return };
         let started_at = match run.phase {
             Phase::Running { started_at } => Some(started_at),
+            Phase::EndPending { started_at } => started_at,
             Phase::Created => None,
             Phase::Exited(_) => return,
         };
@@ -157,20 +164,26 @@ impl Inner {
         }
     }
 
-    /// The end of a run that the runtime has lost, if it was written down.
+    /// The end of a run that the runtime has lost, or does not say at present, if it was written down.
     fn restore(&self, run: Run) -> Run {
-        let Phase::Exited(end) = &run.phase else { return run };
-        if !end.is_unseen() {
+        let (started_at, is_status) = match &run.phase {
+            Phase::Exited(end) if end.is_unseen() => (end.started_at, true),
+            Phase::EndPending { started_at } => (*started_at, false),
+            Phase::Exited(_) | Phase::Created | Phase::Running { .. } => return run,
+        };
+        let Some(exit) = self.files.end(&run.pod, &run.container, run.attempt) else { return run };
+        let started_at = exit.started_at.or(started_at);
+        // The process of a start that was cut off ends, too: only a status says how the run ended.
+        if !is_status && started_at.is_none() {
             return run;
         }
-        let Some(exit) = self.files.end(&run.pod, &run.container, run.attempt) else { return run };
         let phase = Phase::Exited(End {
             code: exit.code,
-            started_at: exit.started_at.or(end.started_at),
+            started_at,
             finished_at: exit.finished_at,
             reason: exit.reason,
             message: String::new(),
-            is_status: true,
+            is_status,
             is_interrupted: false,
         });
         Run { phase, ..run }
@@ -234,9 +247,9 @@ impl Inner {
     }
 
     /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known,
-    /// and what was not known is as the list has it: nothing is started beside it. A late status of an ended run that is not
-    /// known is an error, and the list is made again: an end that was made up could not be taken back.
-    pub(crate) async fn relist(self: &Arc<Self>) -> Result<(), CallError> {
+    /// and what was not known is as the list has it: nothing is started beside it. An end that no status says within
+    /// `ends_within` is pending, and the next list asks again: one that was made up could not be taken back.
+    pub(crate) async fn relist(self: &Arc<Self>, ends_within: Duration) -> Result<(), CallError> {
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
         let mut sandboxes = Vec::new();
@@ -267,7 +280,9 @@ impl Inner {
                 {
                     runs.push((listed.id, known));
                 }
-                None if listed.state() == ContainerState::ContainerExited => ended.push(listed),
+                known if listed.state() == ContainerState::ContainerExited => {
+                    ended.push((listed, known));
+                }
                 known => {
                     let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
                     let known = known.or_else(|| self.listed_run(&listed));
@@ -275,12 +290,20 @@ impl Inner {
                 }
             }
         }
-        let ask = |listed: proto::Container| async move {
-            self.run_status(&listed.id, &listed.pod_sandbox_id).await
-        };
-        for (listed, status) in ask_together(ended, ask).await? {
-            let known = self.listed_run(&listed);
-            runs.extend(silent.last_known(listed.id, known, status)?);
+        let mut asked = Vec::with_capacity(ended.len());
+        for (listed, _) in &ended {
+            asked.push((listed.id.clone(), listed.pod_sandbox_id.clone()));
+        }
+        let answers = pending_ends::ask(self, asked, ends_within).await;
+        for ((listed, known), answer) in ended.into_iter().zip(answers) {
+            match answer {
+                Ok(status) => runs.extend(status),
+                Err(why) => {
+                    let run = known.map(without_end).or_else(|| self.listed_run(&listed));
+                    silent.add_end(&listed.id, run.as_ref(), &why);
+                    runs.extend(run.map(|run| (listed.id, run)));
+                }
+            }
         }
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
@@ -349,32 +372,6 @@ impl Inner {
     }
 }
 
-/// Asks for the status of each. Those that fail are asked again, all together after each pause.
-///
-/// # Errors
-/// A status was late, or the runtime is away. That says nothing about the run.
-async fn ask_together<T: Clone, S, F: Future<Output = Result<S, CallError>>>(
-    mut left: Vec<T>,
-    ask: impl Fn(T) -> F,
-) -> Result<Vec<(T, Result<S, CallError>)>, CallError> {
-    let (mut answers, mut retries) = (Vec::with_capacity(left.len()), STATUS_RETRIES);
-    loop {
-        let mut failed = Vec::new();
-        for asked in left {
-            match ask(asked.clone()).await {
-                Err(CallError::Failed { .. }) if retries > 0 => failed.push(asked),
-                answer @ (Ok(_) | Err(CallError::Failed { .. })) => answers.push((asked, answer)),
-                Err(error) => return Err(error),
-            }
-        }
-        if failed.is_empty() {
-            return Ok(answers);
-        }
-        (left, retries) = (failed, retries - 1);
-        tokio::time::sleep(STATUS_PAUSE).await;
-    }
-}
-
 /// The configuration of the machine's resolver; empty if it has none.
 fn resolv_conf() -> ResolvConf {
     ResolvConf::parse(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
@@ -398,9 +395,15 @@ fn is_current(known: &Sandbox, listed: PodSandboxState) -> bool {
     known.is_ready == (listed == PodSandboxState::SandboxReady)
 }
 
+/// What a list says of a known run that has ended.
+fn without_end(known: Run) -> Run {
+    Run { phase: Phase::EndPending { started_at: None }, ..known }
+}
+
 /// Whether a status would say nothing new of the run.
 fn is_current_run(known: &Run, listed: ContainerState) -> bool {
     match &known.phase {
+        Phase::EndPending { .. } => false,
         Phase::Created => listed == ContainerState::ContainerCreated,
         Phase::Running { .. } => listed == ContainerState::ContainerRunning,
         Phase::Exited(end) => end.is_status && listed == ContainerState::ContainerExited,
@@ -409,42 +412,12 @@ fn is_current_run(known: &Run, listed: ContainerState) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
-    use tokio::time::Instant;
     use tonic::Code;
 
     use super::*;
 
     fn failed(code: Code) -> CallError {
         CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_statuses_of_a_list_that_fail_are_asked_again_together() {
-        /// As many as a node has after weeks.
-        const RUNS: usize = 300;
-        let asked = Cell::new(0);
-        let ask = |run: usize| {
-            asked.set(asked.get() + 1);
-            // The first run has its status at the second time, and the others have none.
-            let is_read = run == 0 && asked.get() > RUNS;
-            async move { if is_read { Ok(run) } else { Err(failed(Code::Unknown)) } }
-        };
-        let began = Instant::now();
-        let answers = ask_together((0..RUNS).collect(), ask).await.expect("all are answered");
-        assert!(began.elapsed() < STATUS_PAUSE * 3, "they share the pauses");
-        assert_eq!(asked.get(), 3 * RUNS - 1);
-        let read = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
-        assert_eq!((answers.len(), read), (RUNS, 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_status_that_is_late_is_no_end() {
-        let late = || CallError::TimedOut { call: "ContainerStatus", within: STATUS_PAUSE };
-        let ask = |run: usize| async move { if run == 1 { Err(late()) } else { Ok(run) } };
-        let error = ask_together(vec![0, 1, 2], ask).await.expect_err("the list is repeated");
-        assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! - *The end of a process is the end of a run only if the run has started.* containerd kills the process of a start
 //!   that is cut off, and reports that end like any other. Until a status says that the run started, or how the
 //!   start ended, the run is a created one whose process has ended ([`Run::process_end`]).
+//! - *No code is made up.* A list says that a run has ended, and not how. Until an event or a status says it, the end is
+//!   pending ([`Phase::EndPending`]): the run does not run, and nothing takes its place.
 //! - A list replaces everything except what changed after the list began.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +83,7 @@ pub struct Run {
     pub falls_back_to_logs: bool,
     /// The kernel killed a process of it for memory.
     pub is_oom: bool,
-    /// The end of its process, until a status shows that the run started.
+    /// The end of its process, until a status shows that the run started, or how it ended.
     pub process_end: Option<ProcessEnd>,
     /// Its state.
     pub phase: Phase,
@@ -105,6 +107,11 @@ pub enum Phase {
     Running {
         /// The time of its start.
         started_at: Timestamp,
+    },
+    /// A list has it as ended, and it is not known yet how it ended.
+    EndPending {
+        /// The time of its start, if it is known that it started.
+        started_at: Option<Timestamp>,
     },
     /// It has ended.
     Exited(End),
@@ -302,10 +309,16 @@ impl Knowledge {
             Phase::Running { started_at } => {
                 run.phase = Phase::Exited(End::observed(code, Some(started_at), at, run.is_oom));
             }
-            Phase::Created if run.process_end.is_none() => {
+            Phase::EndPending { started_at: Some(started_at) } => {
+                run.phase = Phase::Exited(End::observed(code, Some(started_at), at, run.is_oom));
+            }
+            // The process may be that of a start that was cut off.
+            Phase::Created | Phase::EndPending { started_at: None }
+                if run.process_end.is_none() =>
+            {
                 run.process_end = Some(ProcessEnd { code, at });
             }
-            Phase::Created | Phase::Exited(_) => return None,
+            Phase::Created | Phase::EndPending { .. } | Phase::Exited(_) => return None,
         }
         Some(run.pod.clone())
     }
@@ -390,20 +403,28 @@ fn forget<T>(
 
 /// A run after a status.
 fn merge(old: &Run, new: Run) -> Run {
+    if matches!(new.phase, Phase::EndPending { .. }) {
+        return after_list(old);
+    }
     let is_oom = old.is_oom || new.is_oom;
     let process_end = old.process_end.or(new.process_end);
     let started_at = match &new.phase {
         Phase::Running { started_at } => Some(*started_at),
         // The runtime was killed before it wrote the end down.
         Phase::Exited(end) if end.is_unseen() => end.started_at,
-        Phase::Created | Phase::Exited(_) => None,
+        Phase::Created | Phase::EndPending { .. } | Phase::Exited(_) => None,
     };
     // It has started, and the end of its process was its end.
     let observed = process_end.zip(started_at).map(|(ProcessEnd { code, at }, started_at)| {
         Phase::Exited(End::observed(code, Some(started_at), at, is_oom))
     });
     let mut phase = match (&old.phase, &new.phase) {
-        (Phase::Created, new) => observed.unwrap_or_else(|| new.clone()),
+        (Phase::EndPending { .. }, Phase::Created) => old.phase.clone(),
+        // The status lags.
+        (Phase::EndPending { .. }, Phase::Running { started_at }) => {
+            observed.unwrap_or(Phase::EndPending { started_at: Some(*started_at) })
+        }
+        (Phase::Created | Phase::EndPending { .. }, new) => observed.unwrap_or_else(|| new.clone()),
         // The status lags.
         (Phase::Exited(end), Phase::Running { started_at }) => {
             let started_at = end.started_at.or(Some(*started_at));
@@ -426,8 +447,18 @@ fn merge(old: &Run, new: Run) -> Run {
     {
         OUT_OF_MEMORY.clone_into(&mut end.reason);
     }
-    let is_created = phase == Phase::Created;
-    Run { phase, is_oom, process_end: process_end.filter(|_| is_created), ..new }
+    let is_open = matches!(phase, Phase::Created | Phase::EndPending { .. });
+    Run { phase, is_oom, process_end: process_end.filter(|_| is_open), ..new }
+}
+
+/// A run after a list that has it as ended, and says no more of it than is known.
+fn after_list(old: &Run) -> Run {
+    let phase = match &old.phase {
+        Phase::Created => Phase::EndPending { started_at: None },
+        Phase::Running { started_at } => Phase::EndPending { started_at: Some(*started_at) },
+        Phase::EndPending { .. } | Phase::Exited(_) => old.phase.clone(),
+    };
+    Run { phase, ..old.clone() }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 //! | `collection` | runs and sandboxes that nothing needs |
 //! | `runtime_facts` | what the runtime says of itself |
 //! | `unknown_runs` | containers whose state the runtime has lost |
+//! | `pending_ends` | containers of which the runtime does not say yet how they ended |
 //! | `pod_names` | pods by the labels of what runs for them |
 //! | [`proto`] | the interface on the wire |
 
@@ -37,6 +38,7 @@ mod inner;
 pub mod knowledge;
 mod limits;
 mod open;
+mod pending_ends;
 mod pod_names;
 pub mod proto;
 mod runtime;

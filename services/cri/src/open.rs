@@ -22,6 +22,7 @@ use crate::client::{CallError, CriClient};
 use crate::images::CriImages;
 use crate::inner::Inner;
 use crate::knowledge::Knowledge;
+use crate::pending_ends::{ENDS_WITHIN_AT_OPEN, PendingEnds};
 use crate::proto::{
     CgroupDriver as ProtoDriver, ListPodSandboxRequest, PodSandbox, RuntimeConfigRequest,
     StatusRequest, VersionResponse,
@@ -192,10 +193,11 @@ pub async fn open(
         trouble: Mutex::new(None),
         silent: Mutex::default(),
         unknown: UnknownRuns::default(),
+        pending: PendingEnds::default(),
         relist_soon: Notify::new(),
     });
     inner.node_now();
-    inner.relist().await.map_err(call)?;
+    inner.relist(ENDS_WITHIN_AT_OPEN).await.map_err(call)?;
     let stop = CancellationToken::new();
     watch::start(&inner, &stop);
     let (sandbox_image, seen) = (inner.sandbox_image.clone(), inner.image_cache.clone());

@@ -31,6 +31,7 @@ use crate::client::{CallError, CriClient};
 use crate::cni_results;
 use crate::inner::Inner;
 use crate::knowledge::{Fact, Knowledge, Phase, Run, Sandbox};
+use crate::pending_ends::ENDS_WITHIN;
 use crate::proto::{
     CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
@@ -326,7 +327,7 @@ impl Runtime for CriRuntime {
     }
 
     async fn relist(&self) -> Result<(), RuntimeError> {
-        self.inner.relist().await.map_err(|error| sandbox_error(&error))
+        self.inner.relist(ENDS_WITHIN).await.map_err(|error| sandbox_error(&error))
     }
 
     async fn recover(&self, pods: &BTreeSet<PodUid>) -> Result<Vec<PodRecord>, RuntimeError> {
@@ -445,6 +446,11 @@ impl Runtime for CriRuntime {
                 }
                 run.attempt
             }
+            // The planner waits, too. It may have planned before a list showed that the run has ended.
+            Some((_, Run { phase: Phase::EndPending { .. }, .. })) => {
+                let cause = "the runtime does not say yet how the container ended".to_owned();
+                return Err(RuntimeError::Away { cause });
+            }
             Some((_, run)) => run.attempt + 1,
         };
         // The process of a start that was undone may have run: the number is that of one run only.
@@ -492,7 +498,9 @@ impl Runtime for CriRuntime {
             (Err(error), Some(Phase::Exited(_))) => {
                 Err(RuntimeError::Start { container: name.to_owned(), cause: error.to_string() })
             }
-            (Err(error), Some(Phase::Created) | None) => Err(failed(&error)),
+            (Err(error), Some(Phase::Created | Phase::EndPending { .. }) | None) => {
+                Err(failed(&error))
+            }
         }
     }
 

@@ -81,9 +81,9 @@ async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError
     inner.client.stop_container(request).await.map(drop).or_else(CallError::done_if_absent)
 }
 
-/// Whether the end of the run was known before the runtime lost its state.
+/// Whether it was known before the runtime lost its state that the run had ended.
 fn has_seen_end(inner: &Inner, id: &str, run: &Run) -> bool {
-    let is_known = |run: &Run| matches!(run.phase, Phase::Exited(_));
+    let is_known = |run: &Run| matches!(run.phase, Phase::Exited(_) | Phase::EndPending { .. });
     inner.with(|knowledge| knowledge.run(id).is_some_and(is_known))
         || inner.files.end(&run.pod, &run.container, run.attempt).is_some()
 }

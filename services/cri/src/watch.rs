@@ -12,6 +12,7 @@ use crate::client::CallError;
 use crate::facts;
 use crate::inner::Inner;
 use crate::knowledge::Phase;
+use crate::pending_ends::ENDS_WITHIN;
 use crate::proto::{ContainerEventType, ReopenContainerLogRequest};
 
 /// How often everything is listed while events come: it finds a lost one.
@@ -163,7 +164,7 @@ async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     let mut read_at = Instant::now();
     let (mut waits, mut cause) = (ListWaits::default(), ListCause::Event);
     loop {
-        let listed = inner.relist().await;
+        let listed = inner.relist(ENDS_WITHIN).await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
         let usual = if is_blind { RELIST_BLIND } else { RELIST };
         let interval = waits.after(inner.silent_ids(), usual, cause);

@@ -135,6 +135,18 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 impl World {
+    /// Folds a list that does not say how the runs with these numbers ended.
+    fn list_without_ends(&self, knowledge: &mut Knowledge, hidden: &BTreeSet<usize>) {
+        let (sandboxes, mut runs) = (self.sandboxes.clone(), self.runs.clone());
+        for (number, (_, run)) in runs.iter_mut().enumerate() {
+            if hidden.contains(&number) && matches!(run.phase, Phase::Exited(_)) {
+                run.phase = Phase::EndPending { started_at: None };
+            }
+        }
+        let began = knowledge.now();
+        knowledge.fold(Fact::List { began, sandboxes, runs });
+    }
+
     fn list(&self, knowledge: &mut Knowledge) {
         let (sandboxes, runs) = (self.sandboxes.clone(), self.runs.clone());
         let began = knowledge.now();
@@ -204,6 +216,60 @@ proptest! {
         }
         world.list(&mut knowledge);
         check(&knowledge)?;
+    }
+
+    /// A list that does not say how some runs ended takes back no end, makes none up, and keeps no other from its pod. The next
+    /// list has them, whatever came in between.
+    #[test]
+    fn an_end_that_a_list_does_not_say_is_pending_until_a_later_one_says_it(
+        world in world(),
+        hidden in prop::collection::btree_set(0..8_usize, 0..5),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..30),
+        late in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..10),
+    ) {
+        let mut knowledge = Knowledge::default();
+        let learn = |knowledge: &mut Knowledge, (pick, is_status): (prop::sample::Index, bool)| {
+            if is_status && !world.lagging.is_empty() {
+                let (id, run) = pick.get(&world.lagging).clone();
+                knowledge.fold(Fact::Run(id, run));
+            } else if !world.events.is_empty() {
+                knowledge.fold(pick.get(&world.events).clone());
+            }
+        };
+        picks.into_iter().for_each(|pick| learn(&mut knowledge, pick));
+        let before = knowledge.clone();
+        world.list_without_ends(&mut knowledge, &hidden);
+        let check = |knowledge: &Knowledge| {
+            for (number, (id, last)) in world.runs.iter().enumerate() {
+                let phase = &knowledge.run(id).expect("it is listed").phase;
+                match (&last.phase, phase) {
+                    (Phase::Exited(last), Phase::Exited(end)) => {
+                        prop_assert_eq!(end.code, last.code);
+                    }
+                    (Phase::Exited(_), phase) => {
+                        let is_pending = matches!(phase, Phase::EndPending { .. });
+                        prop_assert!(is_pending && hidden.contains(&number), "{} {:?}", id, phase);
+                    }
+                    (_, phase) => prop_assert!(matches!(phase, Phase::Running { .. })),
+                }
+            }
+            Ok(())
+        };
+        check(&knowledge)?;
+        for (id, run) in before.runs() {
+            if matches!(run.phase, Phase::Exited(_)) {
+                let now = knowledge.run(id).map(|run| &run.phase);
+                prop_assert!(matches!(now, Some(Phase::Exited(_))), "{} is taken back", id);
+            }
+        }
+        for pick in late {
+            learn(&mut knowledge, pick);
+            check(&knowledge)?;
+        }
+        world.list(&mut knowledge);
+        let mut alone = Knowledge::default();
+        world.list(&mut alone);
+        prop_assert_eq!(view(&knowledge), view(&alone));
     }
 
     /// Whatever comes after its end, a run does not run again.
@@ -326,4 +392,36 @@ fn the_end_of_a_process_is_the_end_of_its_run_once_a_status_says_that_the_run_st
     let Phase::Exited(mut lost) = exited(255, false) else { panic!("it has ended") };
     (lost.reason, lost.finished_at) = (UNSEEN.to_owned(), at(99));
     assert_eq!(phase_of_created(&[exit, status(Phase::Exited(lost))]), ended);
+}
+
+#[test]
+fn a_pending_end_is_that_of_the_process_once_it_is_known_that_the_run_started() {
+    let pending = |started_at| Phase::EndPending { started_at };
+    let fold = |first: Phase, facts: &[Fact]| {
+        let mut knowledge = Knowledge::default();
+        let (id, run) = run(0, first);
+        knowledge.fold(Fact::Run(id.clone(), run));
+        for fact in facts {
+            knowledge.fold(fact.clone());
+        }
+        knowledge.run(&id).expect("it is known").phase.clone()
+    };
+    let list = || {
+        let began = Moment::default();
+        Fact::List { began, sandboxes: vec![], runs: vec![run(0, pending(None))] }
+    };
+    let exit = || Fact::Exit { id: run(0, Phase::Created).0, code: 3, at: at(20) };
+    let status = |phase| {
+        let (id, run) = run(0, phase);
+        Fact::Run(id, run)
+    };
+    let ended = Phase::Exited(End::observed(3, Some(at(10)), at(20), false));
+    assert_eq!(fold(running(), &[list()]), pending(Some(at(10))));
+    assert_eq!(fold(running(), &[list(), exit()]), ended);
+    assert_eq!(fold(running(), &[exit(), list()]), ended, "a list takes back no end");
+    assert_eq!(fold(running(), &[list(), status(running())]), pending(Some(at(10))));
+    assert_eq!(fold(Phase::Created, &[list(), exit()]), pending(None), "it may be cut off");
+    assert_eq!(fold(Phase::Created, &[list(), exit(), status(cut_off())]), cut_off());
+    assert_eq!(fold(Phase::Created, &[list(), exit(), status(running())]), ended);
+    assert_eq!(fold(pending(None), &[exit(), list(), status(running())]), ended);
 }

@@ -38,6 +38,7 @@ impl CriRuntime {
         });
         let state = match &latest.phase {
             Phase::Running { started_at } => RunState::Running { started_at: *started_at },
+            Phase::EndPending { started_at } => RunState::EndPending { started_at: *started_at },
             Phase::Exited(end) => RunState::Exited(exit(latest, end)),
             Phase::Created => return None,
         };
