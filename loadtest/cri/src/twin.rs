@@ -92,7 +92,7 @@ struct Core {
     /// The calls of each method.
     calls: Mutex<BTreeMap<&'static str, u64>>,
     happenings: broadcast::Sender<Happening>,
-    /// Counts the ends of containers, for calls that wait for one.
+    /// Counts the ends of containers, and the statuses that come again, for calls that wait for one.
     ends: watch::Sender<u64>,
 }
 
@@ -219,6 +219,22 @@ impl Twin {
     /// From now on containers of this name are listed and have no status.
     pub fn damage(&self, container: &str) {
         self.shared.state().damage(container);
+    }
+
+    /// From now on containers of this name have a status again.
+    pub fn repair(&self, container: &str) {
+        self.shared.state().repair(container);
+    }
+
+    /// From now on a call for the status of containers of this name hangs.
+    pub fn hold_status(&self, container: &str) {
+        self.shared.state().hold_status(container);
+    }
+
+    /// Calls for the status of containers of this name are answered again: those that hang, too.
+    pub fn give_status(&self, container: &str) {
+        self.shared.state().give_status(container);
+        self.shared.ends.send_modify(|ends| *ends += 1);
     }
 
     /// From now on the requests for sandboxes and containers are kept.

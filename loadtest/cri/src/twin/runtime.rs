@@ -234,6 +234,7 @@ impl RuntimeService for Services {
         let id = request.into_inner().container_id;
         self.0
             .call("ContainerStatus", async || {
+                self.0.status_is_given(&id).await;
                 let status = Some(self.0.state().container_status(&id)?);
                 Ok(ContainerStatusResponse { status, ..ContainerStatusResponse::default() })
             })
@@ -374,6 +375,16 @@ impl Core {
             }
             if timeout_at(deadline, ends.changed()).await.is_err() {
                 return false;
+            }
+        }
+    }
+
+    /// Returns once the status of the container comes.
+    async fn status_is_given(&self, id: &str) {
+        let mut changes = self.ends.subscribe();
+        while self.state().holds_status(id) {
+            if changes.changed().await.is_err() {
+                return;
             }
         }
     }

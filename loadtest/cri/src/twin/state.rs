@@ -82,6 +82,8 @@ pub(super) struct State {
     starts: BTreeMap<String, u64>,
     /// The names of containers without a status.
     damaged: BTreeSet<String>,
+    /// The names of containers whose status does not come.
+    held: BTreeSet<String>,
     has_cri_events: bool,
     /// Its name, if it is not that of the start.
     name: Option<String>,
@@ -147,6 +149,24 @@ impl State {
 
     pub(super) fn damage(&mut self, container: &str) {
         self.damaged.insert(container.to_owned());
+    }
+
+    pub(super) fn repair(&mut self, container: &str) {
+        self.damaged.remove(container);
+    }
+
+    pub(super) fn hold_status(&mut self, container: &str) {
+        self.held.insert(container.to_owned());
+    }
+
+    pub(super) fn give_status(&mut self, container: &str) {
+        self.held.remove(container);
+    }
+
+    /// Whether the status of the container with this id does not come.
+    pub(super) fn holds_status(&self, id: &str) -> bool {
+        let metadata = self.containers.get(id).and_then(|held| held.config.metadata.as_ref());
+        metadata.is_some_and(|metadata| self.held.contains(&metadata.name))
     }
 
     pub(super) fn set_cri_events(&mut self, are_there: bool) {

@@ -22,6 +22,7 @@ mod faults;
 mod life;
 mod logs;
 mod loss;
+mod pending_ends;
 mod policy;
 mod pulls;
 mod reboot;

@@ -1,0 +1,158 @@
+//! Containers of the twin that are listed as ended, and whose status does not come.
+
+use std::time::Duration;
+
+use headwater_cri::client::CriClient;
+use headwater_cri::proto::StopPodSandboxRequest;
+use headwater_cri_lab::{Containerd, FaultRates, Twin};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, is_running, on_a_twin_with, sandboxes, until};
+
+/// The pod worker lists so often that a test waits for several lists.
+const OFTEN: Duration = Duration::from_millis(200);
+
+/// Lists after which a pod worker has decided what it does with what they show.
+const LISTS: u64 = 5;
+
+/// How a status does not come.
+#[derive(Clone, Copy, Debug)]
+enum Silence {
+    Hangs,
+    Fails,
+}
+
+impl Silence {
+    fn begin(self, twin: &Twin, container: &str) {
+        match self {
+            Self::Hangs => twin.hold_status(container),
+            Self::Fails => twin.damage(container),
+        }
+    }
+
+    fn end(self, twin: &Twin, container: &str) {
+        match self {
+            Self::Hangs => twin.give_status(container),
+            Self::Fails => twin.repair(container),
+        }
+    }
+}
+
+/// A pod that does not run again once it has ended.
+fn job(bench: &Bench) -> Value {
+    let mut job = bench.pod("job", "");
+    job["spec"]["restartPolicy"] = json!("Never");
+    job
+}
+
+/// Only lists find ends from now on.
+fn lose_events(twin: &Twin) {
+    twin.set_faults(0, FaultRates { lost_events: 1000, ..FaultRates::default() });
+}
+
+/// Waits for lists that begin from now on.
+async fn lists(twin: &Twin) {
+    let before = twin.calls("ListContainers");
+    let listed = async || (twin.calls("ListContainers") > before + LISTS).then_some(());
+    assert!(until(listed).await.is_some(), "no lists are made");
+}
+
+/// The other program's stop of the sandbox of the only pod.
+async fn stop_sandbox(client: &CriClient) {
+    let sandbox = sandboxes(client).await.pop().expect("the sandbox");
+    let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id };
+    client.stop_pod_sandbox(request).await.expect("it is stopped");
+}
+
+fn is_pending(status: &Value) -> bool {
+    is_running(status) && status["containerStatuses"][0]["ready"] == false
+}
+
+fn has_succeeded(status: &Value) -> bool {
+    status["phase"] == "Succeeded"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_without_a_status_delays_no_other_end() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    for silence in [Silence::Hangs, Silence::Fails] {
+        let (_scratch, twin, bench, edged) =
+            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        bench.edge.apply(&job(&bench));
+        bench.status("job", "a running pod", is_running).await;
+        bench.edge.apply(&bench.pod("web", ""));
+        bench.status("web", "a running pod", is_running).await;
+        lose_events(&twin);
+        silence.begin(&twin, "job");
+        twin.end("job", 0).await;
+        twin.end("web", 3).await;
+        let again = async || (twin.starts("web") > 1).then_some(());
+        assert!(until(again).await.is_some(), "{silence:?}: another end is not noticed");
+        bench.status("job", "a pod that is not ready", is_pending).await;
+        silence.end(&twin, "job");
+        bench.status("job", "its end", has_succeeded).await;
+        assert_eq!(twin.starts("job"), 1, "{silence:?}");
+        edged.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_end_has_no_status_runs_once_though_its_sandbox_is_lost() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    for silence in [Silence::Hangs, Silence::Fails] {
+        let (_scratch, twin, bench, edged) =
+            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let client = CriClient::new(twin.socket());
+        bench.edge.apply(&job(&bench));
+        bench.status("job", "a running pod", is_running).await;
+        lose_events(&twin);
+        silence.begin(&twin, "job");
+        twin.end("job", 0).await;
+        stop_sandbox(&client).await;
+        bench.status("job", "a pod that is not ready", is_pending).await;
+        lists(&twin).await;
+        silence.end(&twin, "job");
+        let status = bench.status("job", "its end", has_succeeded).await;
+        let container = &status["containerStatuses"][0];
+        assert_eq!(container["state"]["terminated"]["exitCode"], 0, "{silence:?}: {status}");
+        assert_eq!(container["restartCount"], 0, "{silence:?}: {status}");
+        assert_eq!((twin.starts("job"), twin.calls("StopContainer")), (1, 0), "{silence:?}");
+        assert_eq!(sandboxes(&client).await.len(), 1, "{silence:?}: no other one is made");
+        edged.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_worker_starts_though_an_end_has_no_status_and_waits_for_its_code() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    for (silence, code) in [(Silence::Hangs, 0), (Silence::Fails, 3)] {
+        let (_scratch, twin, bench, edged) =
+            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let client = CriClient::new(twin.socket());
+        bench.edge.apply(&job(&bench));
+        bench.status("job", "a running pod", is_running).await;
+        edged.stop().await;
+        silence.begin(&twin, "job");
+        twin.end("job", code).await;
+        stop_sandbox(&client).await;
+
+        let edged = bench.edged().await;
+        bench.edge.apply(&bench.pod("web", ""));
+        bench.status("web", "a running pod", is_running).await;
+        bench.status("job", "a pod that is not ready", is_pending).await;
+        lists(&twin).await;
+        silence.end(&twin, "job");
+        let has_ended = |status: &Value| status["phase"] != "Running";
+        let status = bench.status("job", "its end", has_ended).await;
+        let ended = &status["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!(ended["exitCode"], code, "{silence:?}: {status}");
+        assert_eq!((twin.starts("job"), twin.calls("StopContainer")), (1, 0), "{silence:?}");
+        edged.stop().await;
+    }
+}
