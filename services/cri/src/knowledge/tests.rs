@@ -250,7 +250,10 @@ proptest! {
                         let is_pending = matches!(phase, Phase::EndPending { .. });
                         prop_assert!(is_pending && hidden.contains(&number), "{} {:?}", id, phase);
                     }
-                    (_, phase) => prop_assert!(matches!(phase, Phase::Running { .. })),
+                    (_, phase) => {
+                        let runs = matches!(phase, Phase::Running { .. });
+                        prop_assert!(runs, "{phase:?}");
+                    }
                 }
             }
             Ok(())
