@@ -6,6 +6,7 @@
 //!  hello deadline     none (loopback)     node of the peer
 //! ```
 
+mod body;
 mod endpoint;
 mod peer;
 mod service;

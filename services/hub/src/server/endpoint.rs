@@ -1,7 +1,8 @@
 //! The gRPC method of the replication protocol.
 //!
-//! The generated server has one codec for all messages. This one takes messages that are encoded
-//! already: a push that thousands of edges receive.
+//! The generated server has one codec for all messages, and a body that keeps its largest message. This
+//! one takes messages that are encoded already, a push that thousands of edges receive, and its body
+//! keeps nothing ([`super::body`]).
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -9,29 +10,30 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::StreamExt;
-use headwater_proto::codec::HubCodec;
+use headwater_proto::codec::LeanCodec;
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::SERVICE_NAME;
-use headwater_proto::wire::HubFrame;
-use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
-use tonic::server::{Grpc, NamedService, StreamingService};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::codec::Codec;
+use tonic::codegen::http::HeaderValue;
+use tonic::codegen::http::header::CONTENT_TYPE;
+use tonic::codegen::{Body, Service, StdError, http};
+use tonic::server::NamedService;
+use tonic::{Status, Streaming};
 
 use super::Peer;
-use super::service::{OutgoingStream, open_session};
+use super::body::SessionBody;
+use super::service::open_session;
 use crate::session::SessionDependencies;
 
 /// The name of the method.
 const SESSION: &str = "Session";
 
+/// The content type of every response.
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
 /// The replication service of a hub.
 #[derive(Clone)]
 pub(super) struct ReplicationEndpoint {
-    hub: Arc<SessionDependencies>,
-}
-
-/// Its one method.
-struct SessionMethod {
     hub: Arc<SessionDependencies>,
 }
 
@@ -52,34 +54,27 @@ where
 {
     type Response = http::Response<tonic::body::Body>;
     type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
+    type Future = Ready<Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let hub = self.hub.clone();
-        Box::pin(async move {
-            if !is_session(request.uri().path()) {
-                return Ok(Status::unimplemented("the hub has no such method").into_http());
-            }
-            let (receive, send) = (hub.limits.receive_bytes_max, hub.limits.send_bytes_max);
-            let mut grpc =
-                Grpc::new(HubCodec).apply_max_message_size_config(Some(receive), Some(send));
-            Ok(grpc.streaming(SessionMethod { hub }, request).await)
-        })
-    }
-}
-
-impl StreamingService<wire::EdgeMessage> for SessionMethod {
-    type Response = HubFrame;
-    type ResponseStream = OutgoingStream;
-    type Future = Ready<Result<Response<OutgoingStream>, Status>>;
-
-    fn call(&mut self, request: Request<Streaming<wire::EdgeMessage>>) -> Self::Future {
+        if !is_session(request.uri().path()) {
+            return ready(Ok(Status::unimplemented("the hub has no such method").into_http()));
+        }
+        let limits = &self.hub.limits;
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        ready(Ok(Response::new(open_session(&self.hub, request.into_inner().boxed(), peer))))
+        let decoder = LeanCodec::<wire::HubMessage, wire::EdgeMessage>::default().decoder();
+        // No edge compresses its messages: a compressed one ends the call.
+        let bytes_max = Some(limits.receive_bytes_max);
+        let messages = Streaming::new_request(decoder, request.into_body(), None, bytes_max);
+        let outgoing = open_session(&self.hub, messages.boxed(), peer);
+        let body = SessionBody::new(outgoing, limits.send_bytes_max);
+        let mut response = http::Response::new(tonic::body::Body::new(body));
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        ready(Ok(response))
     }
 }
 
