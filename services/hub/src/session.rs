@@ -20,10 +20,12 @@
 //! | `output` | the messages to the edge, which may have to wait; and requests |
 //! | `report_queue` | the reports that wait for room in the queue of the log |
 //! | `position` | when the position of the node is published, and its content |
+//! | `deadline` | when the session ends by the clock |
 //! | `counters` | what the session counts |
 //! | `spans` | the spans of pushed events |
 
 mod counters;
+mod deadline;
 mod dependencies;
 mod output;
 mod position;
@@ -46,7 +48,7 @@ use headwater_session::message::{
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
 
 use crate::admission::{Dismissal, HUB_STOPS, LiveSession, TransferSlot};
@@ -55,6 +57,7 @@ use crate::server::{OutgoingMessage, not_trusted};
 use crate::tunnels::DialQueue;
 use crate::upstream::AppendOutcome;
 use counters::SessionCounters;
+use deadline::Deadline;
 pub(crate) use dependencies::SessionDependencies;
 use position::PositionPublisher;
 use report_queue::ReportQueue;
@@ -104,18 +107,27 @@ pub(crate) struct Arrival {
     pub(crate) hello: Hello,
 }
 
+impl Arrival {
+    /// The hello; when the certificate expires; the trust in it. The room of the arrival is free then.
+    #[allow(clippy::boxed_local, reason = "the box ends here")]
+    fn into_parts(self: Box<Self>) -> (Hello, Option<Instant>, Option<PeerTrust>) {
+        let Self { valid_until, trust, hello, .. } = *self;
+        (hello, valid_until, trust)
+    }
+}
+
 impl SessionTask {
     /// Serves an edge until its session ends. `messages` are the edge's messages after the hello,
     /// or why none follow; HTTP/2's own window holds those that the session has not taken yet.
     pub(crate) async fn serve(
         hub: Arc<SessionDependencies>,
-        arrival: Arrival,
+        arrival: Box<Arrival>,
         messages: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
         outbound: Outbound,
     ) {
-        let Arrival { session: id, node, valid_until, trust, hello } = arrival;
+        let (id, node) = (arrival.session, arrival.node.clone());
         let (dismiss, dismissed) = watch::channel(None);
-        let dials = DialQueue::new(hello.dials).map(Arc::new);
+        let dials = DialQueue::new(arrival.hello.dials).map(Arc::new);
         let contact_ms = (hub.wall_clock)();
         let live = LiveSession { dismiss, dials: dials.clone() };
         if let Err(error) = hub.sessions.admit(id, &node, live) {
@@ -140,26 +152,21 @@ impl SessionTask {
             counters: SessionCounters::new(hub.metrics.sessions.clone(), contact_ms),
             hub,
         };
-        let reason = session.run(hello, messages, valid_until, trust).await;
+        let reason = session.run(arrival, messages).await;
         session.counters.ended(reason);
         session.leave();
     }
 
     async fn run(
         &mut self,
-        hello: Hello,
+        arrival: Box<Arrival>,
         mut messages: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
-        valid_until: Option<Instant>,
-        mut trust: Option<PeerTrust>,
     ) -> EndReason {
+        let (hello, valid_until, mut trust) = arrival.into_parts();
         let started = Instant::now();
-        let mut too_old = pin!(sleep(self.hub.limits.age((self.hub.chance)())));
-        let mut expired = pin!(async {
-            match valid_until {
-                Some(until) => sleep_until(until).await,
-                None => pending().await,
-            }
-        });
+        let age = self.hub.limits.age((self.hub.chance)());
+        let deadline = Deadline::of(started, age, valid_until);
+        let mut over = pin!(deadline.passed());
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let changed = self.changed.clone();
@@ -209,8 +216,7 @@ impl SessionTask {
                     dial = next_dial(self.dials.as_deref()) => HubInput::Dial(dial),
                     () = changed.notified() => HubInput::Advanced,
                     () = self.transfer_slot.granted() => HubInput::Advanced,
-                    () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
-                    () = &mut too_old => HubInput::Leaving("the session is old".to_owned()),
+                    () = &mut over => deadline.input(&self.node),
                     now = ticks.tick() => match trust.as_mut().map_or(Ok(()), PeerTrust::check) {
                         Ok(()) => HubInput::Tick(
                             u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX),
@@ -248,8 +254,11 @@ impl SessionTask {
             for output in outputs {
                 match output {
                     HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
-                    HubOutput::Send(message) => self.send(message).await?,
-                    HubOutput::Share(push) => self.share(&push).await?,
+                    HubOutput::Send(message) if self.has_room() => self.send(message)?,
+                    HubOutput::Share(push) if self.has_room() => self.share(&push)?,
+                    // Boxed: a session rarely waits, and would have the size of the wait all the time.
+                    HubOutput::Send(message) => Box::pin(self.send_later(message)).await?,
+                    HubOutput::Share(push) => Box::pin(self.share_later(&push)).await?,
                     HubOutput::AppendReports(reports) => {
                         let wait = self.hub.reports.take(&self.node, &reports);
                         self.reports.add(&self.node, reports, Instant::now() + wait);
@@ -329,9 +338,4 @@ async fn next_dial(dials: Option<&DialQueue>) -> Dial {
 fn no_longer_trusted(node: &NodeName, distrust: &Distrust) -> Refusal {
     tracing::warn!(%node, error = distrust as &dyn std::error::Error, "session ends: the CAs changed");
     Refusal { code: RefusalCode::Forbidden, message: not_trusted(node) }
-}
-
-fn certificate_expired(node: &NodeName) -> Refusal {
-    let message = format!("the certificate of node {node} has expired: issue a new one");
-    Refusal { code: RefusalCode::Forbidden, message }
 }

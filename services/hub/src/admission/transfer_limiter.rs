@@ -121,7 +121,8 @@ impl TransferSlot {
                     return;
                 }
                 SlotState::Held { place, until, .. } => {
-                    sleep_until(*until).await;
+                    // Boxed: few sessions hold a slot, and each would have the size of the timer.
+                    Box::pin(sleep_until(*until)).await;
                     self.state = SlotState::Over(place.take());
                 }
                 SlotState::Idle | SlotState::Over(_) => pending().await,

@@ -77,7 +77,7 @@ async fn arrival(
     hub: &SessionDependencies,
     messages: &mut BoxStream<'static, IncomingMessage>,
     peer: &Peer,
-) -> Result<Arrival, NoSession> {
+) -> Result<Box<Arrival>, NoSession> {
     let first = tokio::select! {
         biased;
         () = hub.stop.cancelled() => return Err(NoSession::Ended),
@@ -91,8 +91,9 @@ async fn arrival(
         let message = reason.to_string();
         NoSession::Forbidden(Refusal { code: RefusalCode::Forbidden, message })
     })?;
-    let session = hub.sessions.next_id();
-    Ok(Arrival { session, node, valid_until: peer.valid_until(), trust: peer.trust(), hello })
+    let (session, valid_until, trust) = (hub.sessions.next_id(), peer.valid_until(), peer.trust());
+    // Boxed: each function on the way of an arrival would reserve its size, for as long as the session lasts.
+    Ok(Box::new(Arrival { session, node, valid_until, trust, hello }))
 }
 
 /// The hello in a first message, which has no earlier message to build on.

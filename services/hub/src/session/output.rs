@@ -10,8 +10,9 @@ use std::time::Duration;
 use headwater_event::{NodeRequest, RequestVerb};
 use headwater_proto::wire::HubFrame;
 use headwater_session::SharedPush;
-use headwater_session::message::{HubMessage, Request, Response};
+use headwater_session::message::{HubMessage, Push, Request, Response};
 use tokio::time::sleep;
+use tracing::Span;
 
 use super::{SessionTask, dismissal, spans};
 use crate::admission::Dismissal;
@@ -21,47 +22,67 @@ use crate::metrics::EndReason;
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl SessionTask {
-    /// Sends a message.
-    pub(super) async fn send(&mut self, mut message: HubMessage) -> ControlFlow<EndReason> {
-        // The spans end when the transport has the message.
-        let _spans = match &mut message {
-            HubMessage::Push(push) => spans::push(push, &self.node),
-            _ => Vec::new(),
-        };
-        self.room().await?;
-        self.counters.sending(&message, &self.hub.wall_clock);
-        self.queue(message.into())
+    /// Whether the queue of the socket has room for a message.
+    pub(super) fn has_room(&self) -> bool {
+        self.outbound.capacity() > 0
     }
 
-    /// Sends a push that other sessions send too. It is encoded once, unless it is traced: each node
-    /// has a trace context of its own.
-    pub(super) async fn share(&mut self, shared: &SharedPush) -> ControlFlow<EndReason> {
+    /// Sends a message, for which there is room.
+    pub(super) fn send(&mut self, mut message: HubMessage) -> ControlFlow<EndReason> {
+        // The spans end when the transport has the message.
+        let _spans = self.spans(&mut message);
+        self.send_in_spans(message)
+    }
+
+    /// Sends a message once there is room for it. Its spans include the wait.
+    pub(super) async fn send_later(&mut self, mut message: HubMessage) -> ControlFlow<EndReason> {
+        let _spans = self.spans(&mut message);
+        self.wait_for_room().await?;
+        self.send_in_spans(message)
+    }
+
+    /// Sends a push that other sessions send too, for which there is room. It is encoded once, unless it
+    /// is traced: each node has a trace context of its own.
+    pub(super) fn share(&mut self, shared: &SharedPush) -> ControlFlow<EndReason> {
         let push = shared.push();
-        if push.changes.iter().any(|pushed| pushed.traceparent.is_some()) {
-            return self.send(HubMessage::Push(push.clone())).await;
+        if is_traced(push) {
+            return self.send(HubMessage::Push(push.clone()));
         }
         let encoded = shared.encoded(HubFrame::encode_push);
-        self.room().await?;
         self.counters.pushing(push, shared.bytes(), &self.hub.wall_clock);
         self.queue(HubFrame::Encoded(encoded))
     }
 
-    /// Queues a message for the socket, after [`SessionTask::room`].
+    /// Sends a push that other sessions send too, once there is room for it.
+    pub(super) async fn share_later(&mut self, shared: &SharedPush) -> ControlFlow<EndReason> {
+        let push = shared.push();
+        if is_traced(push) {
+            return self.send_later(HubMessage::Push(push.clone())).await;
+        }
+        self.wait_for_room().await?;
+        self.share(shared)
+    }
+
+    /// Starts the spans of a message.
+    fn spans(&self, message: &mut HubMessage) -> Vec<Span> {
+        match message {
+            HubMessage::Push(push) => spans::push(push, &self.node),
+            _ => Vec::new(),
+        }
+    }
+
+    fn send_in_spans(&mut self, message: HubMessage) -> ControlFlow<EndReason> {
+        self.counters.sending(&message, &self.hub.wall_clock);
+        self.queue(message.into())
+    }
+
+    /// Queues a message for the socket; there is room.
     fn queue(&self, frame: HubFrame) -> ControlFlow<EndReason> {
         // No other task sends, so the room is still there unless the edge has left.
         match self.outbound.try_send(Box::new(Ok(frame))) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(EndReason::Left),
         }
-    }
-
-    /// Waits until the queue of the socket has room.
-    async fn room(&mut self) -> ControlFlow<EndReason> {
-        if self.outbound.capacity() > 0 {
-            return ControlFlow::Continue(());
-        }
-        // Boxed: a session rarely waits, and would have the size of the wait all the time.
-        Box::pin(self.wait_for_room()).await
     }
 
     /// Waits for room. A session whose edge takes nothing for too long is dropped.
@@ -108,4 +129,9 @@ impl SessionTask {
             Dismissal::Leaving => EndReason::Moved,
         }
     }
+}
+
+/// Whether a change of a push has a trace context.
+fn is_traced(push: &Push) -> bool {
+    push.changes.iter().any(|pushed| pushed.traceparent.is_some())
 }

@@ -9,6 +9,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::session::{Arrival, SessionTask};
+
+/// Bytes of the task of a session; a hub has ten thousand. Its largest parts are the session, and the
+/// wait for the next input.
+const SESSION_TASK_BYTES_MAX: usize = 2_560;
 
 /// A window that nothing here fills, so that the socket is what blocks a session.
 const WINDOW: u64 = 64 << 20;
@@ -369,5 +374,25 @@ async fn a_connection_has_no_more_streams_than_allowed() {
     }
     drop((sender, first));
     timeout(SOON, second).await.expect("soon").expect("the first is over");
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_of_a_session_is_small() {
+    let cloud = TestCloud::new(&["a"]).await;
+    let hub = hub_within(&cloud, limits()).await;
+    let (outbound, _outgoing) = tokio::sync::mpsc::channel(1);
+    let arrival = Arrival {
+        session: hub.hub.sessions.next_id(),
+        node: "a".parse().expect("a name"),
+        valid_until: None,
+        trust: None,
+        hello: hello(identity("a", 1, 1), Vec::new()),
+    };
+    let messages = futures::stream::pending();
+    let task = SessionTask::serve(hub.hub.clone(), Box::new(arrival), messages, outbound);
+    let bytes = size_of_val(&task);
+    assert!(bytes <= SESSION_TASK_BYTES_MAX, "{bytes} bytes");
+    drop(task);
     hub.stop().await;
 }
