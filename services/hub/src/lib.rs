@@ -17,6 +17,7 @@
 //! | `tunnels` | streams to nodes, for clients of the hub |
 //! | `presence` | which nodes are connected, for the active controller |
 //! | `limits`, `backoff` | the bounds of a hub, and their defaults; the waits before retries |
+//! | `watched_value` | a value for whose changes one task waits |
 //! | `metrics` | what a hub counts |
 //!
 //! ```text
@@ -38,6 +39,7 @@ mod server;
 mod session;
 mod tunnels;
 mod upstream;
+mod watched_value;
 
 pub use headwater_follow::WallClock;
 

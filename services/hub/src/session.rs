@@ -46,7 +46,7 @@ use headwater_session::message::{
     Dial, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response,
 };
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
@@ -56,6 +56,7 @@ use crate::metrics::{EndReason, HelloOutcome};
 use crate::server::{OutgoingMessage, not_trusted};
 use crate::tunnels::DialQueue;
 use crate::upstream::AppendOutcome;
+use crate::watched_value::WatchedValue;
 use counters::SessionCounters;
 use deadline::Deadline;
 pub(crate) use dependencies::SessionDependencies;
@@ -79,7 +80,8 @@ pub(crate) struct SessionTask {
     node: NodeName,
     session: HubSession,
     outbound: Outbound,
-    dismissed: watch::Receiver<Option<Dismissal>>,
+    /// Why others end the session.
+    dismissal: Arc<WatchedValue<Option<Dismissal>>>,
     /// The dials to the edge; `None`: the edge takes none.
     dials: Option<Arc<DialQueue>>,
     /// Notified when the fold changes in a way that concerns the session.
@@ -126,10 +128,10 @@ impl SessionTask {
         outbound: Outbound,
     ) {
         let (id, node) = (arrival.session, arrival.node.clone());
-        let (dismiss, dismissed) = watch::channel(None);
+        let dismissal = Arc::<WatchedValue<_>>::default();
         let dials = DialQueue::new(arrival.hello.dials).map(Arc::new);
         let contact_ms = (hub.wall_clock)();
-        let live = LiveSession { dismiss, dials: dials.clone() };
+        let live = LiveSession { dismissal: dismissal.clone(), dials: dials.clone() };
         if let Err(error) = hub.sessions.admit(id, &node, live) {
             hub.metrics.sessions.hello(HelloOutcome::NotAdmitted(error.metric_name()));
             let refusal = HubMessage::Refusal(error.refusal());
@@ -141,7 +143,7 @@ impl SessionTask {
             session: HubSession::new(hub.settings.clone(), node.clone()),
             node,
             outbound,
-            dismissed,
+            dismissal,
             dials,
             changed: hub.fold.subscriptions().add(id),
             subscribed: BTreeSet::new(),
@@ -170,7 +172,7 @@ impl SessionTask {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let changed = self.changed.clone();
-        let mut appended = self.reports.outcome().subscribe();
+        let outcome = self.reports.outcome().clone();
         let mut input = HubInput::Received(EdgeMessage::Hello(hello));
         loop {
             if let ControlFlow::Break(reason) = self.step(input).await {
@@ -182,7 +184,7 @@ impl SessionTask {
                 self.dials.iter().for_each(|dials| dials.set_read(reads));
                 break tokio::select! {
                     biased;
-                    dismissal = dismissal(&mut self.dismissed) => match dismissal {
+                    dismissal = dismissal(&self.dismissal) => match dismissal {
                         Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
                         Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
                     },
@@ -198,13 +200,10 @@ impl SessionTask {
                         }
                         None => return EndReason::Left,
                     },
-                    Ok(()) = appended.changed() => {
-                        appended.mark_unchanged();
-                        match AppendOutcome::take(self.reports.outcome()) {
-                            Some(acked) => HubInput::Appended(acked),
-                            None => HubInput::Leaving(REPORTS_LOST.to_owned()),
-                        }
-                    }
+                    () = outcome.changed() => match AppendOutcome::take(&outcome) {
+                        Some(acked) => HubInput::Appended(acked),
+                        None => HubInput::Leaving(REPORTS_LOST.to_owned()),
+                    },
                     room = self.reports.room() => match room {
                         Some(permit) => {
                             self.reports.take_room(&self.node, permit);
@@ -315,13 +314,10 @@ impl SessionTask {
 }
 
 /// Waits until the session is dismissed.
-async fn dismissal(dismissed: &mut watch::Receiver<Option<Dismissal>>) -> Dismissal {
+async fn dismissal(dismissal: &WatchedValue<Option<Dismissal>>) -> Dismissal {
     loop {
-        if dismissed.changed().await.is_err() {
-            // The table of sessions has dropped this one: it is ending already.
-            return pending().await;
-        }
-        if let Some(dismissal) = dismissed.borrow_and_update().clone() {
+        dismissal.changed().await;
+        if let Some(dismissal) = dismissal.with(Option::take) {
             return dismissal;
         }
     }

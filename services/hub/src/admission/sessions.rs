@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headwater_event::{Identity, NodeName, NodeProgress};
 use headwater_session::message::Refusal;
 use headwater_session::{SessionId, SessionRegistry};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +15,7 @@ use super::positions::last_consistent;
 use super::rate_limiter::RateLimiter;
 use crate::limits::HubLimits;
 use crate::tunnels::DialQueue;
+use crate::watched_value::WatchedValue;
 
 /// The sessions of a hub and the nodes behind them.
 pub(crate) struct Sessions {
@@ -42,8 +42,8 @@ struct SessionTable {
 /// What others send to a session.
 #[derive(Debug)]
 pub(crate) struct LiveSession {
-    /// Ends it.
-    pub(crate) dismiss: watch::Sender<Option<Dismissal>>,
+    /// Why it must end.
+    pub(crate) dismissal: Arc<WatchedValue<Option<Dismissal>>>,
     /// The dials to its edge; `None`: the edge takes none.
     pub(crate) dials: Option<Arc<DialQueue>>,
 }
@@ -235,7 +235,7 @@ impl Sessions {
 impl SessionTable {
     fn dismiss(&self, session: SessionId, dismissal: &Dismissal) {
         if let Some(live) = self.live.get(&session) {
-            live.dismiss.send_replace(Some(dismissal.clone()));
+            live.dismissal.modify(|present| *present = Some(dismissal.clone()));
         }
     }
 }

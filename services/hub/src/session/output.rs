@@ -96,7 +96,7 @@ impl SessionTask {
                     Ok(_) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(EndReason::Left),
                 },
-                dismissal = dismissal(&mut self.dismissed) => {
+                dismissal = dismissal(&self.dismissal) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }
                 () = self.transfer_slot.granted() => self.changed.notify_one(),

@@ -3,15 +3,16 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use headwater_event::{NodeName, Report, ReportId};
 use headwater_session::message::report_bytes;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::upstream::{AppendOutcome, AppendPermit, UpstreamAppender};
+use crate::watched_value::WatchedValue;
 
 /// Bytes of reports that wait before the session reads no more of its edge: the statuses of some
 /// fifty pods. A hub that cannot append has some thousand sessions that wait. The message that
@@ -29,7 +30,7 @@ pub(super) struct ReportQueue {
     /// The last report that is queued for the log.
     queued: ReportId,
     /// What became of the queued ones.
-    outcome: watch::Sender<AppendOutcome>,
+    outcome: Arc<WatchedValue<AppendOutcome>>,
 }
 
 impl ReportQueue {
@@ -41,12 +42,12 @@ impl ReportQueue {
             waiting_bytes: 0,
             room: None,
             queued: ReportId::default(),
-            outcome: watch::Sender::default(),
+            outcome: Arc::default(),
         }
     }
 
     /// What becomes of the reports.
-    pub(super) fn outcome(&self) -> &watch::Sender<AppendOutcome> {
+    pub(super) fn outcome(&self) -> &Arc<WatchedValue<AppendOutcome>> {
         &self.outcome
     }
 

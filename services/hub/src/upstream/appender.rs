@@ -18,6 +18,7 @@ use super::receipt::{AppendOutcome, AppendReceipt};
 use super::record_group::RecordGroup;
 use super::topic::{PartitionQueues, UpstreamTopic, queue_of};
 use crate::metrics::HubMetrics;
+use crate::watched_value::WatchedValue;
 
 /// A handle on the tasks that append upstream. Cheap to clone.
 #[derive(Clone)]
@@ -98,7 +99,7 @@ impl AppendPermit {
         self,
         reports: Vec<Report>,
         after: ReportId,
-        outcome: &watch::Sender<AppendOutcome>,
+        outcome: &Arc<WatchedValue<AppendOutcome>>,
     ) -> ReportId {
         let last = reports.last().map_or(after, |report| report.id);
         let receipt = AppendReceipt::new(outcome.clone(), after, last);
@@ -128,16 +129,14 @@ mod tests {
     struct Session {
         appender: UpstreamAppender,
         node: NodeName,
-        outcome: watch::Sender<AppendOutcome>,
-        changed: watch::Receiver<AppendOutcome>,
+        outcome: Arc<WatchedValue<AppendOutcome>>,
         queued: ReportId,
     }
 
     impl Session {
         fn new(appender: &UpstreamAppender, node: &str) -> Self {
-            let (outcome, changed) = watch::channel(AppendOutcome::default());
             let (appender, node) = (appender.clone(), node.parse().expect("a name"));
-            Self { appender, node, outcome, changed, queued: ReportId::default() }
+            Self { appender, node, outcome: Arc::default(), queued: ReportId::default() }
         }
 
         async fn append(&mut self, reports: Vec<Report>) {
@@ -146,8 +145,7 @@ mod tests {
         }
 
         async fn outcome(&mut self) -> Option<ReportsAcked> {
-            let changed = timeout(SOON, self.changed.changed()).await;
-            changed.expect("soon").expect("the task runs");
+            timeout(SOON, self.outcome.changed()).await.expect("soon");
             AppendOutcome::take(&self.outcome)
         }
     }

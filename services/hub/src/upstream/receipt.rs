@@ -1,8 +1,11 @@
 //! What became of the reports of a session that are on their way into the log.
 
+use std::sync::Arc;
+
 use headwater_event::ReportId;
 use headwater_session::message::{RefusedReport, ReportsAcked};
-use tokio::sync::watch;
+
+use crate::watched_value::WatchedValue;
 
 /// What became of the reports of one session.
 #[derive(Debug, Default)]
@@ -19,7 +22,7 @@ pub(crate) struct AppendOutcome {
 /// The receipt of a group of reports. A receipt that is dropped says that its group was discarded.
 #[derive(Debug)]
 pub(super) struct AppendReceipt {
-    outcome: watch::Sender<AppendOutcome>,
+    outcome: Arc<WatchedValue<AppendOutcome>>,
     /// The last report of the group before.
     after: ReportId,
     last: ReportId,
@@ -29,22 +32,18 @@ pub(super) struct AppendReceipt {
 impl AppendOutcome {
     /// What the edge must be sent since the last call; `None`: reports were discarded, so the edge
     /// must send them once more.
-    pub(crate) fn take(outcome: &watch::Sender<Self>) -> Option<ReportsAcked> {
-        let mut taken = None;
-        outcome.send_if_modified(|outcome| {
+    pub(crate) fn take(outcome: &WatchedValue<Self>) -> Option<ReportsAcked> {
+        outcome.with(|outcome| {
             let refused = std::mem::take(&mut outcome.refused);
-            taken =
-                (!outcome.is_lost).then_some(ReportsAcked { through: outcome.through, refused });
-            false
-        });
-        taken
+            (!outcome.is_lost).then_some(ReportsAcked { through: outcome.through, refused })
+        })
     }
 }
 
 impl AppendReceipt {
     /// The receipt of a group up to `last`, behind the group up to `after`.
     pub(super) fn new(
-        outcome: watch::Sender<AppendOutcome>,
+        outcome: Arc<WatchedValue<AppendOutcome>>,
         after: ReportId,
         last: ReportId,
     ) -> Self {
@@ -55,7 +54,7 @@ impl AppendReceipt {
     pub(super) fn done(mut self, refused: Vec<RefusedReport>) {
         self.is_done = true;
         // The session may be over: its edge then sends the reports again.
-        self.outcome.send_modify(|outcome| {
+        self.outcome.modify(|outcome| {
             outcome.is_lost |= outcome.through != self.after;
             if !outcome.is_lost {
                 outcome.through = self.last;
@@ -68,7 +67,7 @@ impl AppendReceipt {
 impl Drop for AppendReceipt {
     fn drop(&mut self) {
         if !self.is_done {
-            self.outcome.send_modify(|outcome| outcome.is_lost = true);
+            self.outcome.modify(|outcome| outcome.is_lost = true);
         }
     }
 }
@@ -83,7 +82,7 @@ mod tests {
 
     #[test]
     fn nothing_behind_a_discarded_group_is_acknowledged() {
-        let outcome = watch::Sender::new(AppendOutcome::default());
+        let outcome = Arc::<WatchedValue<AppendOutcome>>::default();
         let receipt = |after, last| AppendReceipt::new(outcome.clone(), after, id(last));
         let refused = RefusedReport { id: id(2), reason: "too large".to_owned() };
         receipt(ReportId::default(), 3).done(vec![refused.clone()]);
