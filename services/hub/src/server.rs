@@ -7,6 +7,7 @@
 //! ```
 
 mod body;
+mod edge_messages;
 mod endpoint;
 mod peer;
 mod service;

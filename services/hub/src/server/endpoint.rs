@@ -1,8 +1,8 @@
 //! The gRPC method of the replication protocol.
 //!
-//! The generated server has one codec for all messages, and a body that keeps its largest message. This
-//! one takes messages that are encoded already, a push that thousands of edges receive, and its body
-//! keeps nothing ([`super::body`]).
+//! The generated server has one codec for all messages, and buffers that keep their largest message. This
+//! one takes messages that are encoded already, a push that thousands of edges receive, and an idle
+//! session has no buffers ([`super::body`], [`super::edge_messages`]).
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -10,18 +10,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::StreamExt;
-use headwater_proto::codec::LeanCodec;
-use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::SERVICE_NAME;
-use tonic::codec::Codec;
+use tonic::Status;
 use tonic::codegen::http::HeaderValue;
 use tonic::codegen::http::header::CONTENT_TYPE;
 use tonic::codegen::{Body, Service, StdError, http};
 use tonic::server::NamedService;
-use tonic::{Status, Streaming};
 
 use super::Peer;
 use super::body::SessionBody;
+use super::edge_messages::EdgeMessages;
 use super::service::open_session;
 use crate::session::SessionDependencies;
 
@@ -66,10 +64,7 @@ where
         }
         let limits = &self.hub.limits;
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        let decoder = LeanCodec::<wire::HubMessage, wire::EdgeMessage>::default().decoder();
-        // No edge compresses its messages: a compressed one ends the call.
-        let bytes_max = Some(limits.receive_bytes_max);
-        let messages = Streaming::new_request(decoder, request.into_body(), None, bytes_max);
+        let messages = EdgeMessages::new(request.into_body(), limits.receive_bytes_max);
         let outgoing = open_session(&self.hub, messages.boxed(), peer);
         let body = SessionBody::new(outgoing, limits.send_bytes_max);
         let mut response = http::Response::new(tonic::body::Body::new(body));
