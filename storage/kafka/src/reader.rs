@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use headwater_event::{Cursor, Offset, Partition, TopicId};
 use headwater_log::{Batch, Bounds, ReadError, Reader};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::position::ReaderPosition;
@@ -52,6 +52,9 @@ pub(crate) struct KafkaReader {
     returned: Option<(Partition, Offset)>,
     /// Why the reader cannot go on, from the watch.
     faults: mpsc::Receiver<ReadError>,
+    /// When a reader without records checks its position. One timer for all waits: a timer for each would
+    /// enter the runtime's wheel, and leave it, with every record that comes alone.
+    position_checks: Interval,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -83,6 +86,7 @@ impl KafkaReader {
             cluster,
             returned: None,
             faults,
+            position_checks: position_checks(),
             _watch,
         })
     }
@@ -102,7 +106,7 @@ impl KafkaReader {
             tokio::select! {
                 () = self.wake.notified() => {}
                 Some(error) = self.faults.recv() => return Err(error),
-                () = sleep(POSITION_CHECK) => {}
+                _ = self.position_checks.tick() => {}
             }
         }
     }
@@ -113,6 +117,13 @@ impl KafkaReader {
             counts.handled(partition, next);
         }
     }
+}
+
+fn position_checks() -> Interval {
+    let first = tokio::time::Instant::now() + POSITION_CHECK;
+    let mut checks = interval_at(first, POSITION_CHECK);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    checks
 }
 
 #[async_trait]
