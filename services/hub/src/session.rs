@@ -230,16 +230,17 @@ impl SessionTask {
     /// Steps the session and carries its outputs out; breaks when the session ends.
     async fn step(&mut self, input: HubInput) -> ControlFlow<EndReason> {
         let is_tick = matches!(input, HubInput::Tick(_));
-        let mut inputs = VecDeque::from([input]);
+        let (mut next, mut inputs) = (Some(input), VecDeque::new());
         if !is_tick {
             self.position.moved();
         } else if !self.reports.has_room() {
-            inputs.push_front(HubInput::Unread);
+            inputs.extend(next.replace(HubInput::Unread));
             // The edge is not silent: its messages wait here. The pings of HTTP/2 end a connection whose edge is gone.
             self.position.contact((self.hub.wall_clock)());
             self.position.moved();
         }
-        while let Some(input) = inputs.pop_front() {
+        // Only a hello, and a tick while reports wait, cause further inputs: the list is mostly empty.
+        while let Some(input) = next.take().or_else(|| inputs.pop_front()) {
             let (outputs, wants_transfer) = {
                 let source = self.hub.fold.source().with_heads_of(&self.subscribed);
                 let source = source.with_transfer(self.transfer_slot.is_held());

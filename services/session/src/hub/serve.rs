@@ -1,5 +1,6 @@
 //! Serving: which push goes out next, as far as the window has room.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_event::StreamId;
@@ -23,18 +24,28 @@ impl HubSession {
             return Ok(());
         }
         let mut senders = std::mem::take(&mut self.senders);
-        let private = StreamId::node(&self.node);
-        let mut order: Vec<_> = senders.iter_mut().filter(|(_, sender)| !sender.is_idle).collect();
-        order.sort_by_key(|(stream, _)| **stream != private);
-        let mut result = Ok(());
-        for (stream, sender) in order {
-            result = self.serve_stream(source, stream, sender, outputs);
-            if result.is_err() {
-                break;
-            }
-        }
+        let result = self.serve_streams(source, &mut senders, outputs);
         self.senders = senders;
         result
+    }
+
+    /// Sends pushes of each stream that is not idle, the private one first.
+    fn serve_streams(
+        &mut self,
+        source: &dyn StreamSource,
+        senders: &mut BTreeMap<StreamId, Box<StreamSender>>,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
+        let private = StreamId::node(&self.node);
+        // Two turns instead of a list in this order: a list would be allocated for each event.
+        for is_private in [true, false] {
+            for (stream, sender) in senders.iter_mut() {
+                if !sender.is_idle && (*stream == private) == is_private {
+                    self.serve_stream(source, stream, sender, outputs)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sends pushes of one stream until the window is full or the stream has nothing to send.
