@@ -320,24 +320,22 @@ impl StreamSender {
         let before = self.progress;
         let is_present = self.history.begun;
         let received = if is_present { before.received } else { self.history.ceiling };
-        let mut chain = vec![
-            ("durable", reported.durable),
-            ("applied", reported.applied),
-            ("received", received),
+        // The edge may be ahead of the fold while the stream is parked or is in another history.
+        let has_tail = is_present && self.parked.is_none() && !self.is_resetting();
+        let chain = [
+            is_present.then_some(("acked", before.acked)),
+            Some(("durable", reported.durable)),
+            Some(("applied", reported.applied)),
+            Some(("received", received)),
+            is_present.then(|| ("sent", self.sent())),
+            has_tail.then_some(("tail", self.tail)),
         ];
-        if is_present {
-            chain.insert(0, ("acked", before.acked));
-            chain.push(("sent", self.sent()));
-            // The edge may be ahead of the fold while the stream is parked or is in another history.
-            if self.parked.is_none() && !self.is_resetting() {
-                chain.push(("tail", self.tail));
-            }
-        }
-        self.check_order(&chain)?;
+        self.check_order(chain.into_iter().flatten())?;
         if !is_present {
             return Ok(false);
         }
-        self.check_order(&[("applied before", before.applied), ("applied", reported.applied)])?;
+        let applied = [("applied before", before.applied), ("applied", reported.applied)];
+        self.check_order(applied.into_iter())?;
         self.progress.applied = reported.applied;
         self.progress.durable = reported.durable;
         self.progress.acked = reported.durable;
@@ -345,18 +343,17 @@ impl StreamSender {
     }
 
     /// Checks that no position is above the next one.
-    fn check_order(&self, chain: &[(&'static str, Seq)]) -> Result<(), Violation> {
-        for pair in chain.windows(2) {
-            let [(lower_name, lower), (upper_name, upper)] = pair else { continue };
+    fn check_order(
+        &self,
+        mut chain: impl Iterator<Item = (&'static str, Seq)>,
+    ) -> Result<(), Violation> {
+        let Some((mut lower_name, mut lower)) = chain.next() else { return Ok(()) };
+        for (upper_name, upper) in chain {
             if lower > upper {
-                return Err(Violation::Position {
-                    stream: self.stream.clone(),
-                    lower_name,
-                    lower: *lower,
-                    upper_name,
-                    upper: *upper,
-                });
+                let stream = self.stream.clone();
+                return Err(Violation::Position { stream, lower_name, lower, upper_name, upper });
             }
+            (lower_name, lower) = (upper_name, upper);
         }
         Ok(())
     }
