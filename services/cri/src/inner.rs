@@ -10,6 +10,8 @@ use headwater_edged::runtime::Exit;
 use headwater_edged::runtime::pod_files::PodFiles;
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tonic::Code;
 
 use crate::cgroups::Cgroups;
 use crate::client::{CallError, CriClient};
@@ -27,6 +29,9 @@ use crate::unknown_runs::{self, UnknownRuns};
 
 /// The conditions without which no pod runs, as the CRI names them.
 const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
+
+/// The words for a status that is not one: the runtime has the container, so it is not gone.
+const UNREADABLE: &str = "the answer has no status that can be read";
 
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
@@ -64,6 +69,18 @@ pub(crate) struct Inner {
     pub(crate) pending: PendingEnds,
     /// Everything is to be listed soon.
     pub(crate) relist_soon: Notify,
+    /// A list is made: a second one at the same time would find each end being asked for, and pending.
+    pub(crate) lists: tokio::sync::Mutex<()>,
+}
+
+/// A container that a list shows as ended, and that has no status at present.
+#[derive(Debug)]
+struct Unsaid {
+    id: String,
+    /// Its run; `None`: it is no pod's.
+    run: Option<Run>,
+    /// Why it has none.
+    why: String,
 }
 
 /// What has no status during a list, by id, and why.
@@ -166,27 +183,56 @@ impl Inner {
 
     /// The end of a run that the runtime has lost, or does not say at present, if it was written down.
     fn restore(&self, run: Run) -> Run {
-        let (started_at, is_status) = match &run.phase {
-            Phase::Exited(end) if end.is_unseen() => (end.started_at, true),
-            Phase::EndPending { started_at } => (*started_at, false),
-            Phase::Exited(_) | Phase::Created | Phase::Running { .. } => return run,
+        let (started_at, is_status, is_said) = match &run.phase {
+            Phase::Exited(end) => (end.started_at, true, !end.is_unseen()),
+            Phase::EndPending { started_at } => (*started_at, false, false),
+            Phase::Created | Phase::Running { .. } => return run,
         };
         let Some(exit) = self.files.end(&run.pod, &run.container, run.attempt) else { return run };
-        let started_at = exit.started_at.or(started_at);
-        // The process of a start that was cut off ends, too: only a status says how the run ended.
-        if !is_status && started_at.is_none() {
+        // It may have been reported: no later word counts.
+        if exit.is_unobserved() {
+            return Run { phase: Phase::Exited(end(exit, true)), ..run };
+        }
+        if is_said {
             return run;
         }
-        let phase = Phase::Exited(End {
-            code: exit.code,
-            started_at,
-            finished_at: exit.finished_at,
-            reason: exit.reason,
-            message: String::new(),
-            is_status,
-            is_interrupted: false,
+        let exit = Exit { started_at: exit.started_at.or(started_at), ..exit };
+        // The process of a start that was cut off ends, too: only a status says how the run ended.
+        if !is_status && exit.started_at.is_none() {
+            return run;
+        }
+        Run { phase: Phase::Exited(end(exit, is_status)), ..run }
+    }
+
+    /// The ids of those runs without a status whose end has been pending for too long.
+    fn overdue(&self, unsaid: &[Unsaid]) -> BTreeSet<String> {
+        let has_ended = |run: &Run| matches!(run.phase, Phase::Exited(_));
+        let is_pending = |it: &&Unsaid| {
+            it.run.as_ref().is_some_and(|run| !has_ended(run))
+                // An event may have said it.
+                && !self.with(|knowledge| knowledge.run(&it.id).is_some_and(has_ended))
+        };
+        let ids: BTreeSet<String> =
+            unsaid.iter().filter(is_pending).map(|it| it.id.clone()).collect();
+        self.pending.overdue(&ids, Instant::now())
+    }
+
+    /// Makes up the end of a run of which the runtime has not said for too long how it ended. It is durable first.
+    async fn give_up(&self, id: &str, run: Run, why: &str) -> Run {
+        let started_at = self.with(|knowledge| match knowledge.run(id)?.phase {
+            Phase::Running { started_at } => Some(started_at),
+            Phase::EndPending { started_at } => started_at,
+            Phase::Created | Phase::Exited(_) => None,
         });
-        Run { phase, ..run }
+        let exit = Exit::unobserved(started_at);
+        let (pod, container, attempt) = (&run.pod, &run.container, run.attempt);
+        let code = exit.code;
+        tracing::warn!(%pod, container, attempt, code, why, "the end of a container is made up");
+        let written = self.files.write_end(pod, container, attempt, &exit).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, container, attempt, "the end of a container is not written down");
+        }
+        Run { phase: Phase::Exited(end(exit, true)), ..run }
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<String>) {
@@ -248,8 +294,10 @@ impl Inner {
 
     /// Lists everything, asks the status of what changed, and folds it. What has no status at present stays as it is known,
     /// and what was not known is as the list has it: nothing is started beside it. An end that no status says within
-    /// `ends_within` is pending, and the next list asks again: one that was made up could not be taken back.
+    /// `ends_within` is pending, and the next list asks again: one that was made up cannot be taken back. It is made up after
+    /// [`END_PENDING_MAX`](headwater_edged::runtime::END_PENDING_MAX).
     pub(crate) async fn relist(self: &Arc<Self>, ends_within: Duration) -> Result<(), CallError> {
+        let _turn = self.lists.lock().await;
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
         let mut sandboxes = Vec::new();
@@ -295,15 +343,28 @@ impl Inner {
             asked.push((listed.id.clone(), listed.pod_sandbox_id.clone()));
         }
         let answers = pending_ends::ask(self, asked, ends_within).await;
+        let mut unsaid = Vec::new();
         for ((listed, known), answer) in ended.into_iter().zip(answers) {
             match answer {
                 Ok(status) => runs.extend(status),
                 Err(why) => {
                     let run = known.map(without_end).or_else(|| self.listed_run(&listed));
-                    silent.add_end(&listed.id, run.as_ref(), &why);
-                    runs.extend(run.map(|run| (listed.id, run)));
+                    unsaid.push(Unsaid { id: listed.id, run, why });
                 }
             }
+        }
+        let overdue = self.overdue(&unsaid);
+        for Unsaid { id, run, why } in unsaid {
+            let run = match run {
+                Some(run) if overdue.contains(&id) => Some(self.give_up(&id, run, &why).await),
+                run => run,
+            };
+            // No status is wanted any more of one that was given up.
+            let is_over = run.as_ref().is_some_and(is_given_up);
+            if !is_over {
+                silent.add_end(&id, run.as_ref(), &why);
+            }
+            runs.extend(run.map(|run| (id, run)));
         }
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
@@ -347,7 +408,7 @@ impl Inner {
         }
     }
 
-    /// A run by its status; `None` if it is gone.
+    /// A run by its status; `None` if it is gone. An answer that cannot be read is an error: the runtime has the container.
     pub(crate) async fn run_status(
         &self,
         id: &str,
@@ -355,7 +416,9 @@ impl Inner {
     ) -> Result<Option<(String, Run)>, CallError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         match self.client.container_status(request).await {
-            Ok(response) => Ok(response.status.and_then(|status| self.run_of(status, sandbox))),
+            Ok(response) => {
+                readable(response.status.and_then(|status| self.run_of(status, sandbox)))
+            }
             Err(CallError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -390,6 +453,31 @@ fn exit(end: &End) -> Exit {
     }
 }
 
+/// An end that the pod worker's files have.
+fn end(exit: Exit, is_status: bool) -> End {
+    End {
+        code: exit.code,
+        started_at: exit.started_at,
+        finished_at: exit.finished_at,
+        reason: exit.reason,
+        message: exit.message.unwrap_or_default(),
+        is_status,
+        is_interrupted: false,
+    }
+}
+
+/// What an answer has, which says that the runtime has the container.
+fn readable<T>(read: Option<T>) -> Result<Option<T>, CallError> {
+    let (call, code) = ("ContainerStatus", Code::DataLoss);
+    let unreadable = || CallError::Failed { call, code, message: UNREADABLE.to_owned() };
+    read.map(Some).ok_or_else(unreadable)
+}
+
+/// Whether its end was made up.
+fn is_given_up(run: &Run) -> bool {
+    matches!(&run.phase, Phase::Exited(end) if end.is_given_up())
+}
+
 /// Whether a status would say nothing new of the sandbox.
 fn is_current(known: &Sandbox, listed: PodSandboxState) -> bool {
     known.is_ready == (listed == PodSandboxState::SandboxReady)
@@ -412,9 +500,23 @@ fn is_current_run(known: &Run, listed: ContainerState) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tonic::Code;
-
     use super::*;
+
+    #[test]
+    fn only_a_container_that_is_not_found_is_gone() {
+        assert_eq!(readable(Some(1)).expect("a status"), Some(1));
+        let error = readable::<i32>(None).expect_err("the runtime has it");
+        assert!(!error.is_away() && !matches!(error, CallError::NotFound { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_end_that_was_given_up_is_the_same_when_it_is_read_again() {
+        let exit = Exit::unobserved(None);
+        let end = end(exit.clone(), true);
+        assert!(end.is_given_up() && end.is_unseen() && end.is_status);
+        assert_eq!((end.code, end.finished_at), (137, exit.finished_at));
+        assert_eq!(Some(end.message), exit.message);
+    }
 
     fn failed(code: Code) -> CallError {
         CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }

@@ -11,8 +11,9 @@
 //! - *The end of a process is the end of a run only if the run has started.* containerd kills the process of a start
 //!   that is cut off, and reports that end like any other. Until a status says that the run started, or how the
 //!   start ended, the run is a created one whose process has ended ([`Run::process_end`]).
-//! - *No code is made up.* A list says that a run has ended, and not how. Until an event or a status says it, the end is
-//!   pending ([`Phase::EndPending`]): the run does not run, and nothing takes its place.
+//! - *No code is made up at once.* A list says that a run has ended, and not how. Until an event or a status says it, the end is
+//!   pending ([`Phase::EndPending`]): the run does not run, and nothing takes its place. The pod worker gives up after minutes
+//!   ([`GIVEN_UP`]): nothing takes that back, because it was reported.
 //! - A list replaces everything except what changed after the list began.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,9 @@ use jiff::Timestamp;
 
 /// The reason of a run whose end the runtime did not see: the machine or the runtime stopped at that moment.
 pub const UNSEEN: &str = "Unknown";
+
+/// The reason of a run of which the runtime did not say in time how it ended, as a kubelet's.
+pub const GIVEN_UP: &str = "ContainerStatusUnknown";
 
 /// The reason of a run in which the kernel killed a process for memory.
 pub const OUT_OF_MEMORY: &str = "OOMKilled";
@@ -162,7 +166,12 @@ impl End {
 
     /// Whether the runtime lost the end, and its code is invented.
     pub fn is_unseen(&self) -> bool {
-        self.reason == UNSEEN
+        self.reason == UNSEEN || self.is_given_up()
+    }
+
+    /// Whether the runtime did not say in time how the run ended. No later word counts.
+    pub fn is_given_up(&self) -> bool {
+        self.reason == GIVEN_UP
     }
 }
 
@@ -198,6 +207,11 @@ pub enum Fact {
     },
     /// The pod worker closed this sandbox.
     Closed {
+        /// The id.
+        id: String,
+    },
+    /// The runtime does not have this container any more.
+    Gone {
         /// The id.
         id: String,
     },
@@ -252,6 +266,7 @@ impl Knowledge {
                     changed.insert(sandbox.pod.clone());
                 }
             }
+            Fact::Gone { id } => changed.extend(self.runs.remove(&id).map(|it| it.value.pod)),
             Fact::Removed { id } => {
                 let sandbox = self.sandboxes.remove(&id).map(|entry| entry.value.pod);
                 let run = self.runs.remove(&id).map(|entry| entry.value.pod);
@@ -405,6 +420,9 @@ fn forget<T>(
 fn merge(old: &Run, new: Run) -> Run {
     if matches!(new.phase, Phase::EndPending { .. }) {
         return after_list(old);
+    }
+    if matches!(&old.phase, Phase::Exited(end) if end.is_given_up()) {
+        return old.clone();
     }
     let is_oom = old.is_oom || new.is_oom;
     let process_end = old.process_end.or(new.process_end);

@@ -174,6 +174,8 @@ pub async fn open(
         huge_page_sizes: huge_page_sizes(cgroups.files()),
         ..node
     });
+    let stop = CancellationToken::new();
+    let stopping = stop.clone().drop_guard();
     let inner = Arc::new(Inner {
         client: client.clone(),
         files,
@@ -193,16 +195,16 @@ pub async fn open(
         trouble: Mutex::new(None),
         silent: Mutex::default(),
         unknown: UnknownRuns::default(),
-        pending: PendingEnds::default(),
+        pending: PendingEnds::new(stop.clone()),
         relist_soon: Notify::new(),
+        lists: tokio::sync::Mutex::default(),
     });
     inner.node_now();
     inner.relist(ENDS_WITHIN_AT_OPEN).await.map_err(call)?;
-    let stop = CancellationToken::new();
     watch::start(&inner, &stop);
     let (sandbox_image, seen) = (inner.sandbox_image.clone(), inner.image_cache.clone());
     let images = Arc::new(CriImages::new(client, sandbox_image, seen));
-    let runtime = Arc::new(CriRuntime::new(inner, stop.drop_guard()));
+    let runtime = Arc::new(CriRuntime::new(inner, stopping));
     let node = NodeRuntime::new(runtime.clone()).with_images(images);
     Ok(node.with_streams(runtime.clone()).with_usage(runtime))
 }

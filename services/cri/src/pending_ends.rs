@@ -1,12 +1,15 @@
 //! Containers that have ended, and of which the runtime does not say yet how. Each is asked for in a task of its own: a status that
-//! hangs keeps no list waiting, and one that comes late counts as soon as it is there.
+//! hangs keeps no list waiting, and one that comes late counts as soon as it is there. An end that is pending for too long is given
+//! up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use headwater_edged::runtime::END_PENDING_MAX;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::CallError;
 use crate::inner::Inner;
@@ -20,8 +23,15 @@ pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// have started.
 pub(crate) const ENDS_WITHIN_AT_OPEN: Duration = Duration::from_secs(5);
 
-/// Statuses that are asked for at the same time: a few may hang, and the others go on.
+/// Statuses that are asked for at the same time.
 const ASKED_MAX: usize = 8;
+
+/// A status has one of those places for so long: a runtime gives it within milliseconds, and others wait for the place.
+const ASKED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Statuses that have hung for so long and are asked for again at the same time, for as long as a call may take: however many
+/// hang, the places of the others are free.
+const SLOW_MAX: usize = 2;
 
 /// Why there is no answer of a status that is asked for.
 const AWAITED: &str = "its status is awaited";
@@ -31,19 +41,92 @@ const AWAITED: &str = "its status is awaited";
 pub(crate) struct PendingEnds {
     /// Their ids: those with a task, whether it has a place yet or not.
     ids: Mutex<BTreeSet<String>>,
+    /// Those of the latest list that are pending.
+    since: Mutex<Since>,
     places: Semaphore,
+    slow_places: Semaphore,
+    /// The runtime is not used any more.
+    stop: CancellationToken,
+}
+
+/// Since when ends are pending, by the ids of their containers.
+#[derive(Debug, Default)]
+struct Since(BTreeMap<String, Instant>);
+
+impl Since {
+    /// Notes all ends that are pending at `now`, and returns those that have been for too long.
+    fn note(&mut self, pending: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        self.0.retain(|id, _| pending.contains(id));
+        let mut overdue = BTreeSet::new();
+        for id in pending {
+            let since = *self.0.entry(id.clone()).or_insert(now);
+            if now.saturating_duration_since(since) >= END_PENDING_MAX {
+                overdue.insert(id.clone());
+            }
+        }
+        self.0.retain(|id, _| !overdue.contains(id));
+        overdue
+    }
+}
+
+/// A container that is being asked for, until this is dropped.
+struct Asked {
+    inner: Arc<Inner>,
+    id: String,
+}
+
+impl Asked {
+    /// Notes that the container is asked for; `None` if it is already.
+    fn begin(inner: &Arc<Inner>, id: &str) -> Option<Self> {
+        let is_new = inner.pending.with(|ids| ids.insert(id.to_owned()));
+        is_new.then(|| Self { inner: inner.clone(), id: id.to_owned() })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.inner.pending.with(|ids| ids.remove(&self.id));
+    }
 }
 
 /// The run by its status; `None`: it is gone, or no pod's.
 type Answer = Result<Option<(String, Run)>, CallError>;
 
-impl Default for PendingEnds {
-    fn default() -> Self {
-        Self { ids: Mutex::default(), places: Semaphore::new(ASKED_MAX) }
-    }
-}
-
 impl PendingEnds {
+    /// Asks for nothing any more after `stop`.
+    pub(crate) fn new(stop: CancellationToken) -> Self {
+        Self {
+            ids: Mutex::default(),
+            since: Mutex::default(),
+            places: Semaphore::new(ASKED_MAX),
+            slow_places: Semaphore::new(SLOW_MAX),
+            stop,
+        }
+    }
+
+    /// Notes all ends that are pending after a list, and returns those that are given up.
+    pub(crate) fn overdue(&self, pending: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).note(pending, now)
+    }
+
+    /// Whether an end was pending after the latest list.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.since.lock().unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+
+    /// Asks in a place, and again in a slow one if there is no answer soon.
+    async fn in_turn<F: Future>(&self, ask: impl Fn() -> F) -> F::Output {
+        // The semaphores are never closed.
+        let place = self.places.acquire().await;
+        let answer = timeout(ASKED_WITHIN, ask()).await;
+        drop(place);
+        if let Ok(answer) = answer {
+            return answer;
+        }
+        let _place = self.slow_places.acquire().await;
+        ask().await
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
         // The set is whole even if a thread died.
         work(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
@@ -76,18 +159,13 @@ pub(crate) async fn ask(
 
 /// Begins to ask how a container has ended; `None` if it is being asked for.
 fn begin(inner: &Arc<Inner>, id: String, sandbox: String) -> Option<oneshot::Receiver<Answer>> {
-    if !inner.pending.with(|ids| ids.insert(id.clone())) {
-        return None;
-    }
+    let asked = Asked::begin(inner, &id)?;
     let (answer, answered) = oneshot::channel();
     let inner = inner.clone();
     tokio::spawn(async move {
-        let status = {
-            // The semaphore is never closed.
-            let _place = inner.pending.places.acquire().await;
-            inner.run_status(&id, &sandbox).await
-        };
-        inner.pending.with(|ids| ids.remove(&id));
+        let asking = inner.pending.in_turn(|| inner.run_status(&id, &sandbox));
+        let Some(status) = inner.pending.stop.run_until_cancelled(asking).await else { return };
+        drop(asked);
         if let Err(status) = answer.send(status) {
             fold_late(&inner, &id, status);
         }
@@ -103,9 +181,43 @@ fn fold_late(inner: &Inner, id: &str, answer: Answer) {
             inner.learn(Fact::Run(id, run));
         }
         Ok(Some(_)) => {}
-        // The next list lacks it.
-        Ok(None) => inner.relist_soon.notify_one(),
+        Ok(None) => inner.learn(Fact::Gone { id: id.to_owned() }),
         // The next list asks again.
         Err(error) => tracing::debug!(%error, id, "the end of a container stays pending"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_given_up_when_it_has_been_pending_for_too_long_in_all_lists_since() {
+        let ids = |names: &[&str]| -> BTreeSet<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let (first, mut since) = (Instant::now(), Since::default());
+        let soon = first + END_PENDING_MAX / 2;
+        assert_eq!(since.note(&ids(&["c1", "c2"]), first), ids(&[]));
+        // The end of c2 was known meanwhile.
+        assert_eq!(since.note(&ids(&["c1"]), soon), ids(&[]));
+        let late = first + END_PENDING_MAX;
+        assert_eq!(since.note(&ids(&["c1", "c2"]), late), ids(&["c1"]));
+        assert_eq!(since.0.len(), 1, "only c2 is pending");
+        assert_eq!(since.note(&ids(&["c2"]), late + END_PENDING_MAX), ids(&["c2"]));
+        assert!(since.0.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_statuses_hang_another_one_is_asked_for_within_seconds() {
+        let pending = Arc::new(PendingEnds::new(CancellationToken::new()));
+        for _ in 0..ASKED_MAX * 2 {
+            let pending = pending.clone();
+            tokio::spawn(async move { pending.in_turn(std::future::pending::<()>).await });
+        }
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        assert_eq!(pending.in_turn(|| std::future::ready(7)).await, 7);
+        assert!(began.elapsed() < ASKED_WITHIN * 3, "{:?}", began.elapsed());
     }
 }

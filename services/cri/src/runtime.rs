@@ -24,7 +24,7 @@ use headwater_edged::runtime::{
     StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::DropGuard;
 
 use crate::client::{CallError, CriClient};
@@ -512,9 +512,18 @@ impl Runtime for CriRuntime {
     ) -> Result<(), RuntimeError> {
         let container_id = self.running(pod, container)?;
         if request.interrupts {
-            let attempt = self.inner.with(|it| it.run(&container_id).map(|run| run.attempt));
-            let attempt = attempt.unwrap_or_default();
-            self.inner.files.mark_interrupted(pod, container, attempt).await?;
+            let run = self.inner.with(|it| it.run(&container_id).cloned());
+            let not_running = || RuntimeError::NotRunning { container: container.to_owned() };
+            let run = run.ok_or_else(not_running)?;
+            // The news of its end may have been lost. A run that has ended by itself is not interrupted.
+            let status = self.inner.run_status(&container_id, &run.sandbox);
+            if let Ok(Ok(Some((id, run)))) = timeout(ENDS_WITHIN, status).await
+                && matches!(run.phase, Phase::Exited(_))
+            {
+                self.inner.learn(Fact::Run(id, run));
+                return Err(not_running());
+            }
+            self.inner.files.mark_interrupted(pod, container, run.attempt).await?;
         }
         // A part of a second counts as a whole one: zero kills.
         let seconds = request.within.as_millis().div_ceil(1000);

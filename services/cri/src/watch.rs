@@ -26,6 +26,10 @@ const RELIST_BLIND: Duration = Duration::from_secs(1);
 /// before its probes fail. The wait doubles up to the usual one while the same have none.
 const RELIST_SILENT: Duration = Duration::from_secs(1);
 
+/// Everything is listed at least this often while an end is pending: nothing else brings the end of a container whose status
+/// has failed for a moment, and a job waits for it.
+const RELIST_PENDING: Duration = Duration::from_secs(5);
+
 /// A list after an event comes this much later: the runtime's own state lags by 50 to 280 ms, and the
 /// ends of a pod's containers come together.
 const SETTLED: Duration = Duration::from_millis(300);
@@ -159,6 +163,15 @@ impl ListWaits {
     }
 }
 
+/// The longest wait after a list.
+fn usual_wait(is_blind: bool, has_pending_end: bool) -> Duration {
+    match (is_blind, has_pending_end) {
+        (true, _) => RELIST_BLIND,
+        (false, true) => RELIST_PENDING,
+        (false, false) => RELIST,
+    }
+}
+
 /// Lists everything, again and again.
 async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     let mut read_at = Instant::now();
@@ -166,7 +179,7 @@ async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     loop {
         let listed = inner.relist(ENDS_WITHIN).await;
         let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
-        let usual = if is_blind { RELIST_BLIND } else { RELIST };
+        let usual = usual_wait(is_blind, inner.pending.is_any());
         let interval = waits.after(inner.silent_ids(), usual, cause);
         let trouble = match listed {
             Ok(()) => {
@@ -276,6 +289,17 @@ mod tests {
         assert_eq!(after(&[]), 60);
         assert_eq!(after(&["s1"]), 1, "it had one meanwhile");
         assert_eq!(waits.after(ids(&["s1"]), RELIST_BLIND, ListCause::Wait), RELIST_BLIND);
+    }
+
+    #[test]
+    fn an_end_that_is_pending_is_asked_for_every_few_seconds() {
+        let silent = || BTreeSet::from(["c1".to_owned()]);
+        let mut waits = ListWaits::default();
+        let usual = usual_wait(false, true);
+        let waits: Vec<_> =
+            (0..6).map(|_| waits.after(silent(), usual, ListCause::Wait).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 5, 5, 5]);
+        assert_eq!([usual_wait(true, true), usual_wait(false, false)], [RELIST_BLIND, RELIST]);
     }
 
     #[test]

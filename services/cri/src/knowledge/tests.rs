@@ -428,3 +428,57 @@ fn a_pending_end_is_that_of_the_process_once_it_is_known_that_the_run_started() 
     assert_eq!(fold(Phase::Created, &[list(), exit(), status(running())]), ended);
     assert_eq!(fold(pending(None), &[exit(), list(), status(running())]), ended);
 }
+
+/// The end that the pod worker makes up.
+fn given_up() -> Phase {
+    Phase::Exited(End {
+        code: 137,
+        started_at: Some(at(10)),
+        finished_at: at(400),
+        reason: GIVEN_UP.to_owned(),
+        message: String::new(),
+        is_status: true,
+        is_interrupted: false,
+    })
+}
+
+#[test]
+fn nothing_takes_back_an_end_that_was_given_up_and_it_takes_back_no_other() {
+    let pending = || Phase::EndPending { started_at: Some(at(10)) };
+    let (id, first) = run(0, pending());
+    let list = || {
+        let began = Moment::default();
+        Fact::List { began, sandboxes: vec![], runs: vec![run(0, given_up())] }
+    };
+    let mut knowledge = Knowledge::default();
+    knowledge.fold(Fact::Run(id.clone(), first));
+    assert_eq!(knowledge.fold(list()), [pod(0)].into());
+    let status = |phase| Fact::Run(id.clone(), run(0, phase).1);
+    for fact in [
+        status(exited(0, false)),
+        status(exited(137, true)),
+        status(running()),
+        status(pending()),
+        Fact::Exit { id: id.clone(), code: 3, at: at(20) },
+        Fact::OutOfMemory { id: id.clone() },
+        status(exited(0, false)),
+    ] {
+        assert!(knowledge.fold(fact.clone()).is_empty(), "{fact:?}");
+        assert_eq!(knowledge.run(&id).expect("it is known").phase, given_up(), "{fact:?}");
+    }
+    // An event came before it.
+    let exit = Fact::Exit { id: id.clone(), code: 3, at: at(20) };
+    assert_eq!(end_after(&[exit, list()]).code, 3);
+}
+
+#[test]
+fn a_container_that_is_gone_is_known_no_more_until_a_list_has_it() {
+    let (id, first) = run(0, running());
+    let mut knowledge = Knowledge::default();
+    knowledge.fold(Fact::Run(id.clone(), first.clone()));
+    assert_eq!(knowledge.fold(Fact::Gone { id: id.clone() }), [pod(0)].into());
+    assert!(knowledge.run(&id).is_none());
+    assert!(knowledge.fold(Fact::Gone { id: id.clone() }).is_empty());
+    knowledge.fold(Fact::Run(id.clone(), first));
+    assert!(knowledge.run(&id).is_some(), "it was not removed by the pod worker");
+}

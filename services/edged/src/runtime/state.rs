@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
@@ -62,7 +63,7 @@ pub enum RunState {
         started_at: Timestamp,
     },
     /// It has ended, and the runtime does not say yet how. Nothing is decided that follows from its end: it is neither stopped nor
-    /// started again.
+    /// started again. After [`END_PENDING_MAX`] the end is one that was not observed.
     EndPending {
         /// The time of its start, if it is known.
         started_at: Option<Timestamp>,
@@ -91,6 +92,10 @@ pub struct Exit {
     #[serde(default)]
     pub interrupted: bool,
 }
+
+/// An end is pending for so long at most, since this process has seen it: a runtime that hangs is started again within minutes,
+/// and a status that is damaged never comes.
+pub const END_PENDING_MAX: Duration = Duration::from_mins(5);
 
 /// The exit code of a command that cannot be started, as Docker and containerd report it.
 const START_ERROR_CODE: i32 = 128;
@@ -134,7 +139,7 @@ impl Exit {
     }
 
     /// The end of a run that was not observed, with a kubelet's reason and message.
-    pub(crate) fn unobserved(started_at: Option<Timestamp>) -> Self {
+    pub fn unobserved(started_at: Option<Timestamp>) -> Self {
         Self {
             code: KILLED_CODE,
             signal: None,
@@ -149,7 +154,7 @@ impl Exit {
     }
 
     /// Whether nothing has seen the end, and its code is made up.
-    pub(crate) fn is_unobserved(&self) -> bool {
+    pub fn is_unobserved(&self) -> bool {
         self.reason == UNOBSERVED
     }
 }
