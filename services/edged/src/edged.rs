@@ -91,8 +91,8 @@ pub enum EdgedError {
     /// The runtime does not name the pods that have no record.
     #[error("the runtime does not name the pods that have no record")]
     Strays(#[source] RuntimeError),
-    /// Pods still run that were to end, or it is not known how they ended.
-    #[error("containers of these pods still run, or it is not known how they ended: {pods}")]
+    /// Pods still run that were to end.
+    #[error("containers of these pods still run: {pods}")]
     PodsLeft {
         /// Their keys.
         pods: String,

@@ -107,6 +107,7 @@ fn of_pod(
             sandbox,
             containers: &containers,
             is_discarded: false,
+            is_final: false,
             resize_at: None,
             now,
         })

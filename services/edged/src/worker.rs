@@ -84,7 +84,7 @@ pub(crate) use crash_loop::CrashRecord;
 pub(crate) use dependencies::{AdmissionFailure, Assignment, PendingResize, WorkerDependencies};
 use devices::DeviceState;
 use driver_mounts::DriverMounts;
-pub(crate) use former_runs::{FormerRuns, ends_that_count};
+pub(crate) use former_runs::{FormerRuns, ends_that_count, has_pending_end};
 use image_tracker::ImageTracker;
 use observation::LaunchError;
 pub(crate) use places::Places;
@@ -326,6 +326,8 @@ impl Worker {
             let tokens_at = self.tokens.as_ref().and_then(|tokens| tokens.next_at());
             let tokens_at = tokens_at.filter(|at| *at > now);
             let active_for = self.active_for(&pod, now).filter(|_| fate == Fate::Run);
+            // A pod whose time is over waits for the ends of its containers, of which the runtime sends a notice.
+            let active_for = active_for.filter(|left| !left.is_zero());
             let active_until = active_for.and_then(|left| now.checked_add(left));
             let unpublish_at = self.next_unpublish().filter(|at| *at > now);
             let republish_at = self.next_republish().filter(|at| *at > now);
@@ -379,7 +381,9 @@ impl Worker {
         match signal {
             Signal::Runtime => self.recheck_drivers(),
             Signal::Evict { reason, message, within, signal } => {
-                if self.ended.is_none() && self.failing.is_none() {
+                // A pod of which nothing runs may have ended well. If it has not, the next measurement asks again.
+                let may_have_ended = reason == FailReason::Evicted && self.awaits_ends();
+                if self.ended.is_none() && self.failing.is_none() && !may_have_ended {
                     if let Some(signal) = signal {
                         self.shared.metrics.evicted(signal);
                     }

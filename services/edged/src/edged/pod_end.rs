@@ -15,11 +15,14 @@ use crate::api::client::EdgeClient;
 use crate::config::EdgedConfig;
 use crate::disk::pod_store::PodStore;
 use crate::pod::{PodRecord, PodUid};
-use crate::runtime::{NodeRuntime, RunHistory, RunState, VolumeDrivers};
-use crate::worker::ends_that_count;
+use crate::runtime::{END_PENDING_MAX, NodeRuntime, RunState, VolumeDrivers};
+use crate::worker::{ends_that_count, has_pending_end, status};
 
 /// How long the volumes of all pods may take to be taken back: drivers register again within seconds.
 const DRIVERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The wait between two looks whether it is known how the containers ended.
+const END_PAUSE: Duration = Duration::from_secs(1);
 
 /// The wait between two attempts.
 const DRIVER_PAUSE: Duration = Duration::from_secs(1);
@@ -52,11 +55,11 @@ impl Edged {
     /// pod worker has another runtime. Pods with volumes of storage drivers end before all others, and their volumes are taken
     /// back: the drivers may be pods themselves. The records of the pods stay, with the statuses that were reported last and the ends of
     /// their containers: a pod that had ended does not run again, whether its end was reported or not. A pod without a record
-    /// ends too, unless the runtime keeps no name of it.
+    /// ends too, unless the runtime keeps no name of it. An end that is pending is waited for, as long as it may be pending.
     ///
     /// # Errors
     /// See [`EdgedError`]: also if the runtime does not say which pods have no record, which would run on beside the next
-    /// runtime, or how a container ended, which would run again there. It can be repeated.
+    /// runtime. It can be repeated.
     pub async fn clear(config: EdgedConfig, grace: Duration) -> Result<EndedPods, EdgedError> {
         let (dir, removed_at_once) = (config.dir.clone(), config.settings.remove_workers);
         let (runtime, noticed) = open(&config).await?;
@@ -64,11 +67,8 @@ impl Edged {
         stray_pods::recover(&runtime, &store).await?;
         let ending = Ending { within: grace, takes_volumes_back: true };
         let pods = end(config, &runtime, noticed, store.pods(), ending).await?;
-        let mut left = pods.left.clone();
-        // What is removed has no code any more, and the pod would run again.
-        left.extend(store.pods().into_iter().filter(|pod| has_pending_end(&runtime, pod)));
-        if !left.is_empty() {
-            let pods: Vec<String> = left.iter().map(|pod| pod.key.to_string()).collect();
+        if !pods.left.is_empty() {
+            let pods: Vec<String> = pods.left.iter().map(|pod| pod.key.to_string()).collect();
             return Err(EdgedError::PodsLeft { pods: pods.join(", ") });
         }
         if !runtime.features().persistent {
@@ -77,6 +77,7 @@ impl Edged {
         // The pod worker has written by a store of its own.
         let store = PodStore::open(&dir)?;
         let records = store.pods();
+        await_ends(&runtime, &store, &records).await;
         let removals = stream::iter(records.iter().map(|record| remove(&runtime, &store, record)));
         let removed: Vec<_> = removals.buffer_unordered(removed_at_once.max(1)).collect().await;
         removed.into_iter().collect::<Result<(), EdgedError>>()?;
@@ -144,9 +145,23 @@ fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
     runtime.pod(&pod.uid).containers.values().any(|container| is_running(&container.state))
 }
 
-/// Whether the runtime does not say yet how a container of the pod ended.
-fn has_pending_end(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
-    runtime.pod(&pod.uid).containers.values().any(RunHistory::is_end_pending)
+/// Waits until the runtime says how the containers of these pods ended, as long as an end may be pending: what is removed has no
+/// code any more. The end of a pod that was reported does not change by it.
+async fn await_ends(runtime: &NodeRuntime, store: &PodStore, pods: &[PodRecord]) {
+    let until = Instant::now() + END_PENDING_MAX;
+    let is_awaited = |pod: &&PodRecord| {
+        let state = runtime.pod(&pod.uid);
+        has_pending_end(&state, &store.restart(&pod.uid))
+            && store.status(&pod.uid).as_ref().and_then(status::outcome).is_none()
+    };
+    let mut awaited: Vec<&PodRecord> = pods.iter().filter(is_awaited).collect();
+    for pod in &awaited {
+        tracing::warn!(pod = %pod.key, "the runtime does not say yet how a container ended");
+    }
+    while !awaited.is_empty() && Instant::now() < until {
+        sleep(END_PAUSE).await;
+        awaited.retain(is_awaited);
+    }
 }
 
 /// Removes what the runtime has of a pod, and what the pod worker knows of its runs: the next ones are counted from 0. The

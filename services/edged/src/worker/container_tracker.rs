@@ -156,16 +156,19 @@ impl ContainerTracker {
         time: Timestamp,
     ) {
         let wait = record.wait();
-        let since = match &runs.state {
-            RunState::Exited(exit) if runs.attempt == record.attempt => Some(exit.finished_at),
-            _ => None,
+        let is_counted = runs.attempt == record.attempt;
+        let past = match &runs.state {
+            RunState::Exited(exit) if is_counted => {
+                Duration::try_from(time.duration_since(exit.finished_at)).unwrap_or_default()
+            }
+            // The earlier worker knew its end, which is pending for this one: the wait begins anew.
+            RunState::EndPending { .. } if is_counted => Duration::ZERO,
+            _ => wait,
         };
-        let past = since.map_or(wait, |since| {
-            Duration::try_from(time.duration_since(since)).unwrap_or_default()
-        });
+        let has_ended = !matches!(runs.state, RunState::Running { .. });
         self.crash.resume(wait, wait.saturating_sub(past), now);
         self.counted = Some(record.attempt);
-        if since.is_some() {
+        if is_counted && has_ended {
             // The end of this run was counted.
             self.runs = Some(runs);
         } else {
@@ -391,6 +394,18 @@ impl ContainerTracker {
     }
 }
 
+/// Whether none of these containers runs, and it is not known how one of them ended.
+pub(super) fn awaits_ends<'t>(trackers: impl Iterator<Item = &'t ContainerTracker>) -> bool {
+    let mut is_any_pending = false;
+    for tracker in trackers {
+        if tracker.is_running() {
+            return false;
+        }
+        is_any_pending |= tracker.is_end_pending();
+    }
+    is_any_pending
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -445,6 +460,48 @@ mod tests {
         assert_eq!(tracker.lost_runs(), Some(lost), "it stays the same end");
         tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
         assert_eq!(tracker.lost_runs(), None);
+    }
+
+    #[test]
+    fn a_wait_whose_end_is_pending_for_the_next_worker_begins_anew_and_counts_once() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        let record = CrashRecord { attempt: 5, wait_ms: 300_000 };
+        let pending = runs(5, RunState::EndPending { started_at: None });
+        tracker.resume(&record, pending, now, time);
+        let whole = Some((now + record.wait(), record.wait()));
+        assert_eq!((tracker.facts(now).run, tracker.facts(now).blocked), (Run::EndPending, whole));
+        assert_eq!(
+            tracker.crash_record(),
+            Some(record.clone()),
+            "so it is for the worker after it"
+        );
+        tracker.observe(runs(5, RunState::Exited(Exit::observed(1, None, time))), now);
+        assert_eq!(tracker.facts(now).blocked, whole, "it was counted");
+        // A run that the earlier worker did not know ended is one more.
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        let pending = runs(6, RunState::EndPending { started_at: None });
+        tracker.resume(&record, pending, now, time);
+        assert_eq!(tracker.facts(now).blocked, None);
+        tracker.observe(runs(6, RunState::Exited(Exit::observed(1, None, time))), now);
+        assert_eq!(tracker.facts(now).blocked, whole);
+    }
+
+    #[test]
+    fn a_pod_awaits_ends_only_while_nothing_of_it_runs() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let tracker = |state| {
+            let mut tracker = ContainerTracker::new(&Settings::default());
+            tracker.observe(runs(0, state), now);
+            tracker
+        };
+        let pending = tracker(RunState::EndPending { started_at: None });
+        let running = tracker(RunState::Running { started_at: time });
+        let ended = tracker(RunState::Exited(Exit::observed(0, None, time)));
+        assert!(awaits_ends([&pending, &ended].into_iter()));
+        assert!(!awaits_ends([&pending, &running].into_iter()));
+        assert!(!awaits_ends([&ended].into_iter()));
+        assert!(!awaits_ends(std::iter::empty()));
     }
 
     #[test]

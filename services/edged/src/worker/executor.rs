@@ -389,9 +389,7 @@ impl Worker {
                 || (self.has_reported && !self.is_final)
         };
         let stays = matches!(fate, Fate::Run | Fate::Fail { .. });
-        // How a container ended is reported before it is removed.
-        let is_pending = self.containers.values().any(|tracker| tracker.is_end_pending());
-        if !is_evicted || !stays || is_pending || !has_content() {
+        if !is_evicted || !stays || !has_content() {
             return;
         }
         self.discard().await;

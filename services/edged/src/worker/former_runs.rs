@@ -29,15 +29,29 @@ pub(crate) struct FormerRun {
 pub(crate) type FormerRuns = BTreeMap<String, FormerRun>;
 
 /// The ends that count for a pod: not those for the machine's sake, and none from before a restart of all its containers,
-/// of which `restart` has the latest runs.
+/// of which `restart` has the latest runs. One that is pending is lost with the runtime: it was not observed.
 pub(crate) fn ends_that_count(state: &PodState, restart: &BTreeMap<String, u32>) -> FormerRuns {
     let ends = state.containers.iter().filter_map(|(name, runs)| {
-        let RunState::Exited(exit) = &runs.state else { return None };
-        let is_superseded = restart.get(name).is_some_and(|before| runs.attempt <= *before);
-        let run = FormerRun { attempt: runs.attempt, exit: exit.clone() };
-        (!exit.interrupted && !is_superseded).then(|| (name.clone(), run))
+        let exit = match &runs.state {
+            RunState::Exited(exit) => exit.clone(),
+            RunState::EndPending { started_at } => Exit::unobserved(*started_at),
+            RunState::Running { .. } => return None,
+        };
+        let counts = !exit.interrupted && !is_superseded(name, runs, restart);
+        counts.then(|| (name.clone(), FormerRun { attempt: runs.attempt, exit }))
     });
     ends.collect()
+}
+
+/// Whether it is not known yet how a run ended whose end [counts](ends_that_count).
+pub(crate) fn has_pending_end(state: &PodState, restart: &BTreeMap<String, u32>) -> bool {
+    let mut runs = state.containers.iter();
+    runs.any(|(name, runs)| runs.is_end_pending() && !is_superseded(name, runs, restart))
+}
+
+/// Whether the run is from before the restart of all containers.
+fn is_superseded(name: &str, runs: &RunHistory, restart: &BTreeMap<String, u32>) -> bool {
+    restart.get(name).is_some_and(|before| runs.attempt <= *before)
 }
 
 impl Worker {
@@ -150,6 +164,22 @@ mod tests {
         let restart = BTreeMap::from([("before".to_owned(), 2), ("after".to_owned(), 2)]);
         let found = ends_that_count(&state, &restart);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["after", "ended"]);
+    }
+
+    #[test]
+    fn an_end_that_is_pending_is_awaited_and_counts_as_lost_unless_all_containers_restarted_since()
+    {
+        let started_at = Some(Timestamp::UNIX_EPOCH);
+        let pending =
+            RunHistory { state: RunState::EndPending { started_at }, ..runs(0, 2, false) };
+        let state = state(&[("ended", runs(0, 3, false)), ("job", pending)]);
+        assert!(has_pending_end(&state, &BTreeMap::new()));
+        let exit = &ends_that_count(&state, &BTreeMap::new())["job"].exit;
+        assert_eq!((exit.code, exit.started_at), (137, started_at));
+        assert!(exit.is_unobserved());
+        let restart = BTreeMap::from([("job".to_owned(), 2)]);
+        assert!(!has_pending_end(&state, &restart));
+        assert!(!ends_that_count(&state, &restart).contains_key("job"));
     }
 
     #[test]

@@ -196,6 +196,8 @@ fn container_status(
         let reason = if waiting.reason == CREATING { waits } else { waiting.reason };
         wait(reason, message)
     };
+    let pending = runs.filter(|runs| runs.is_end_pending());
+    let reported = pending.and_then(|runs| reported_end(facts.before?, &id(runs.attempt)));
     let (state, last) = match (runs, waiting) {
         (None, Some(waiting)) => (waits_for(waiting), None),
         (None, None) => (wait(waits, None), None),
@@ -204,8 +206,15 @@ fn container_status(
                 runs.previous.as_ref().map(|exit| terminated(exit, runs.attempt.wrapping_sub(1)));
             match (&runs.state, waiting) {
                 (RunState::Running { started_at }, _) => (running(Some(*started_at)), previous),
-                // The state that was known last stays, as under a kubelet. The container is not ready.
-                (RunState::EndPending { started_at }, _) => (running(*started_at), previous),
+                // The state that was reported last stays, as under a kubelet: an end is never taken back.
+                (RunState::EndPending { started_at }, _) => match reported {
+                    Some(reported) => {
+                        (reported.state.clone().unwrap_or_default(), reported.last_state.clone())
+                    }
+                    None if is_given_back(facts) => (lost(id(runs.attempt)), previous),
+                    // The container is not ready.
+                    None => (running(*started_at), previous),
+                },
                 (RunState::Exited(exit), Some(waiting)) => {
                     (waits_for(waiting), Some(terminated(exit, runs.attempt)))
                 }
@@ -217,8 +226,9 @@ fn container_status(
         }
     };
     let is_step = is_step(facts.pod, container);
-    let done =
-        now.is_some_and(|now| now.is_current() && matches!(now.run, Run::Exited { code: 0, .. }));
+    let is_done =
+        |now: &ContainerFacts| now.is_current() && matches!(now.run, Run::Exited { code: 0, .. });
+    let done = now.is_some_and(is_done) || reported.is_some_and(|status| status.ready);
     let run_image =
         now.and_then(|now| now.run_image.as_deref()).filter(|_| state.running.is_some());
     let stated =
@@ -243,6 +253,35 @@ fn container_status(
         resources: stated.map(|stated| runs_with.within(&stated)),
         ..ContainerStatus::default()
     }
+}
+
+/// What was reported of the run with this id, if that was its end.
+fn reported_end<'s>(before: &'s PodStatus, id: &str) -> Option<&'s ContainerStatus> {
+    let statuses = [
+        &before.init_container_statuses,
+        &before.container_statuses,
+        &before.ephemeral_container_statuses,
+    ];
+    let is_end = |status: &&ContainerStatus| {
+        let has_ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
+        // It waits for its next run.
+        let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let waits = last.is_some_and(|end| end.container_id.as_deref() == Some(id));
+        status.container_id.as_deref() == Some(id) && (has_ended || waits)
+    };
+    statuses.into_iter().flatten().flatten().find(is_end)
+}
+
+/// Whether the pod has left the node to others: its containers are removed at once, and nothing says any more how they ended.
+fn is_given_back(facts: &StatusFacts<'_>) -> bool {
+    facts.ended.is_some() && facts.fail_reason.is_some_and(FailReason::is_of_others)
+}
+
+/// The end of a run that nothing saw, as a kubelet reports it: without a time.
+fn lost(container_id: String) -> ContainerState {
+    let end = terminated(&Exit::unobserved(None), container_id, MESSAGES_BYTES_MAX);
+    let end = ContainerStateTerminated { finished_at: None, ..end };
+    ContainerState { terminated: Some(end), ..ContainerState::default() }
 }
 
 fn has_stop_signal(container: &Container) -> bool {

@@ -25,6 +25,8 @@ pub struct PodFacts<'a> {
     pub containers: &'a Containers,
     /// Nothing of the pod is on the machine any more but its record.
     pub is_discarded: bool,
+    /// The reported status is final: nothing that becomes known changes it.
+    pub is_final: bool,
     /// The time from which its resources can be changed; `None`: they are those of the spec.
     pub resize_at: Option<Instant>,
     /// The time of the plan.

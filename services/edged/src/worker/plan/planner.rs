@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 
 use super::super::go_duration::go_duration;
-use super::facts::{ContainerFacts, ImageState, PodFacts, Run, Sandbox, Stopping};
+use super::facts::{ContainerFacts, ImageState, Outcome, PodFacts, Run, Sandbox, Stopping};
 use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
 use crate::container::WaitReason;
@@ -213,10 +213,12 @@ impl Planner<'_> {
     }
 
     /// Whether the last step waits until it is known how a container ended. What is removed has no code any more, so an object
-    /// is deleted afterwards; without an object there is nothing to report to. A machine that stops does not wait for longer than
-    /// for what runs: the next pod worker asks again.
+    /// is deleted afterwards; without an object there is nothing to report to, and the code changes nothing about a pod that has
+    /// failed or whose last status was reported. A machine that stops does not wait for longer than for what runs: the next pod
+    /// worker asks again. The runtime gives a pending end up, so no wait is without end.
     fn awaits_end(&mut self, deadline: Instant, then: FinalStep) -> bool {
-        if !self.facts.containers.values().any(ContainerFacts::is_end_pending) {
+        let is_decided = self.facts.is_final || self.facts.ended == Some(Outcome::Failed);
+        if is_decided || !self.facts.containers.values().any(ContainerFacts::is_end_pending) {
             return false;
         }
         match then {

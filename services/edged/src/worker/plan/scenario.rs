@@ -158,6 +158,7 @@ impl World {
             sandbox,
             containers: &containers,
             is_discarded,
+            is_final: false,
             resize_at: self.is_resize_due.then_some(now),
             now,
         });

@@ -62,9 +62,19 @@ fn plan_in(
     containers: &Containers,
     now: Instant,
 ) -> Plan {
-    let is_discarded = false;
-    let resize_at = None;
-    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, is_discarded, resize_at, now })
+    super::plan(&facts(sandbox, pod, fate, ended, containers, now))
+}
+
+fn facts<'f>(
+    sandbox: Sandbox,
+    pod: &'f Pod,
+    fate: Fate,
+    ended: Option<Outcome>,
+    containers: &'f Containers,
+    now: Instant,
+) -> PodFacts<'f> {
+    let (is_discarded, is_final, resize_at) = (false, false, None);
+    PodFacts { pod, fate, ended, sandbox, containers, is_discarded, is_final, resize_at, now }
 }
 
 fn start(name: &str) -> Action {
@@ -315,20 +325,8 @@ fn the_object_goes_only_when_nothing_of_the_pod_is_left() {
     let (pod, containers) = (two_containers("Always"), are([("a", exited(true))]));
     let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
     let of = |sandbox, containers, is_discarded| {
-        let ended = Some(Outcome::Succeeded);
-        let pod = &pod;
-        let resize_at = Some(now);
-        super::plan(&PodFacts {
-            pod,
-            fate,
-            ended,
-            sandbox,
-            containers,
-            is_discarded,
-            resize_at,
-            now,
-        })
-        .actions
+        let facts = facts(sandbox, &pod, fate, Some(Outcome::Succeeded), containers, now);
+        super::plan(&PodFacts { is_discarded, resize_at: Some(now), ..facts }).actions
     };
     let runs = are([("a", running())]);
     assert_eq!(of(Sandbox::Ready, &runs, true), [Action::Terminate("a".to_owned())]);
@@ -641,7 +639,10 @@ mod properties {
                     Action::PreStop(name) | Action::Terminate(name) | Action::Kill(name) => {
                         prop_assert!(runs(name));
                     }
-                    Action::Discard => prop_assert!(none_runs && none_is_pending && ending),
+                    Action::Discard => {
+                        let has_failed = outcome(&pod, &containers) == Some(Outcome::Failed);
+                        prop_assert!(none_runs && (none_is_pending || has_failed) && ending);
+                    }
                     other => prop_assert!(false, "{other:?} was not asked for"),
                 }
             }

@@ -405,3 +405,57 @@ fn a_container_whose_end_is_pending_stays_as_it_was_reported_and_is_not_ready() 
     assert_eq!((container.restart_count, status.phase.as_deref()), (0, Some("Running")));
     assert!(!is_last(&PodStatus { phase: Some("Failed".to_owned()), ..status }), "more follows");
 }
+
+/// The state of a container, its last state, whether it is ready, and its id.
+type Stated = (Option<ContainerState>, Option<ContainerState>, bool, Option<String>);
+
+fn states(status: &PodStatus) -> Vec<Stated> {
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    let all = all.into_iter().flatten().flatten();
+    all.map(|it| (it.state.clone(), it.last_state.clone(), it.ready, it.container_id.clone()))
+        .collect()
+}
+
+#[test]
+fn an_end_that_was_reported_stays_while_it_is_pending_for_the_next_worker() {
+    let spec = json!({
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "init"}],
+        "containers": [{"name": "a"}, {"name": "b"}],
+    });
+    let given = || given(spec.clone()).running("b", 0, None);
+    let before = given().exited("init", 0, exit(0)).exited("a", 0, exit(3)).status(None, at(5));
+    let pending = given().end_pending("init", 0).end_pending("a", 0);
+    let after = pending.status(Some(&before), at(9));
+    assert_eq!(states(&after), states(&before));
+    assert!(states(&after)[0].2, "a step that was done is ready");
+    // It is that of another run.
+    let other = given().end_pending("init", 0).end_pending("a", 1).status(Some(&before), at(9));
+    let state = states(&other)[1].0.clone();
+    assert!(state.is_some_and(|state| state.running.is_some()), "{other:?}");
+}
+
+#[test]
+fn a_container_that_waits_after_its_end_waits_on_while_that_is_pending_for_the_next_worker() {
+    let spec = json!({"restartPolicy": "Always", "containers": [{"name": "a"}]});
+    let waiting = given(spec.clone()).exited("a", 5, exit(1)).waiting("a", "CrashLoopBackOff");
+    let before = waiting.status(None, at(5));
+    let after = given(spec).end_pending("a", 5).status(Some(&before), at(9));
+    assert_eq!(states(&after), states(&before));
+}
+
+#[test]
+fn a_pending_end_of_an_evicted_pod_is_reported_as_lost_because_nothing_says_it_any_more() {
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "a"}]});
+    let mut given = given(spec).end_pending("a", 0);
+    given.fail_reason = Some(FailReason::Evicted);
+    given.ended = Some(Outcome::Failed);
+    let status = given.status(None, at(9));
+    let state = states(&status)[0].0.clone();
+    let end = state.and_then(|state| state.terminated).expect("an end");
+    assert_eq!((end.exit_code, end.finished_at), (137, None));
+    assert_eq!(end.reason.as_deref(), Some("ContainerStatusUnknown"));
+    assert!(is_last(&status), "nothing follows");
+    given.fail_reason = Some(FailReason::DeadlineExceeded);
+    assert!(!is_last(&given.status(None, at(9))), "its end follows");
+}

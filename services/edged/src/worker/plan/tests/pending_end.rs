@@ -54,3 +54,18 @@ fn an_object_is_deleted_when_it_is_known_how_its_containers_ended_and_what_has_n
     assert_eq!((leave.actions, leave.wake_at), (vec![], Some(now + GRACE)));
     assert_eq!(end(FinalStep::Leave, now, &one).actions, [Action::Leave]);
 }
+
+#[test]
+fn a_pod_that_has_failed_or_whose_last_status_was_reported_waits_for_no_code() {
+    let now = Instant::now();
+    let pod = two_containers("Never");
+    let containers = are([("a", pending()), ("b", exited(true))]);
+    let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+    let actions = |ended, is_final| {
+        let facts = facts(Sandbox::None, &pod, fate, ended, &containers, now);
+        super::super::plan(&PodFacts { is_final, ..facts }).actions
+    };
+    assert_eq!(actions(Some(Outcome::Succeeded), false), []);
+    assert_eq!(actions(Some(Outcome::Succeeded), true), [Action::Discard]);
+    assert_eq!(actions(Some(Outcome::Failed), false), [Action::Discard]);
+}
