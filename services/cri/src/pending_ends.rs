@@ -31,7 +31,7 @@ const ASKED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Statuses that have hung for so long and are asked for again at the same time, for as long as a call may take: however many
 /// hang, the places of the others are free.
-const SLOW_MAX: usize = 2;
+const SLOW_MAX: usize = 4;
 
 /// Why there is no answer of a status that is asked for.
 const AWAITED: &str = "its status is awaited";

@@ -156,3 +156,71 @@ async fn a_pod_worker_starts_though_an_end_has_no_status_and_waits_for_its_code(
         edged.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_was_reported_stays_reported_while_it_is_pending_for_the_next_pod_worker() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    for silence in [Silence::Hangs, Silence::Fails] {
+        let (_scratch, twin, bench, edged) =
+            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let mut pod = job(&bench);
+        let mut other = pod["spec"]["containers"][0].clone();
+        other["name"] = json!("other");
+        pod["spec"]["containers"].as_array_mut().expect("containers").push(other);
+        bench.edge.apply(&pod);
+        let code = |status: &Value, index: usize| {
+            status["containerStatuses"][index]["state"]["terminated"]["exitCode"].as_i64()
+        };
+        let both_run = |status: &Value| {
+            let runs =
+                |index: usize| !status["containerStatuses"][index]["state"]["running"].is_null();
+            runs(0) && runs(1)
+        };
+        bench.status("job", "a running pod", both_run).await;
+        // The end is not written down, either.
+        lose_events(&twin);
+        twin.end("job", 3).await;
+        bench.status("job", "the first end", |status| code(status, 0) == Some(3)).await;
+        edged.stop().await;
+        silence.begin(&twin, "job");
+
+        let edged = bench.edged().await;
+        twin.end("other", 0).await;
+        let other_ended = |status: &Value| code(status, 1) == Some(0);
+        let status = bench.status("job", "the other end", other_ended).await;
+        assert_eq!(
+            (code(&status, 0), &status["phase"]),
+            (Some(3), &json!("Running")),
+            "{silence:?}"
+        );
+        silence.end(&twin, "job");
+        let has_failed = |status: &Value| status["phase"] == "Failed";
+        let status = bench.status("job", "its end", has_failed).await;
+        assert_eq!((code(&status, 0), code(&status, 1)), (Some(3), Some(0)), "{silence:?}");
+        assert_eq!((twin.starts("job"), twin.starts("other")), (1, 1), "{silence:?}");
+        edged.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_has_ended_is_not_interrupted_though_its_event_is_lost_and_its_sandbox_ends() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|_| {}).await;
+    let client = CriClient::new(twin.socket());
+    bench.edge.apply(&job(&bench));
+    bench.status("job", "a running pod", is_running).await;
+    lose_events(&twin);
+    twin.end("job", 0).await;
+    // The event of the sandbox comes, and the pod worker ends what runs there.
+    twin.set_faults(0, FaultRates::default());
+    stop_sandbox(&client).await;
+    let status = bench.status("job", "its end", has_succeeded).await;
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["state"]["terminated"]["exitCode"], 0, "{status}");
+    assert_eq!((twin.starts("job"), twin.calls("StopContainer")), (1, 0), "{status}");
+    edged.stop().await;
+}
