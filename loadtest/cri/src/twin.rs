@@ -62,6 +62,9 @@ const END_LAG: Duration = Duration::from_millis(20);
 /// The time limit of an end that has begun.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
+/// The code of the process of a sandbox that is killed: 128 + SIGKILL.
+const SANDBOX_KILLED: i32 = 137;
+
 /// A running twin; it ends when dropped.
 #[derive(Debug)]
 pub struct Twin {
@@ -209,6 +212,12 @@ impl Twin {
         if let Some(id) = self.shared.end(container, code, Oom::No) {
             self.shared.ended_within(&id, END_WITHIN).await;
         }
+    }
+
+    /// The event of a sandbox's end comes.
+    pub fn report_sandbox_end(&self, sandbox: &str) {
+        self.shared
+            .happens(Happening::Exit { container: sandbox.to_owned(), code: SANDBOX_KILLED });
     }
 
     /// The state of the running container of this name is unknown from now on, until a client ends it.

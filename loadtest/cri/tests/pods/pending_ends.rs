@@ -216,8 +216,10 @@ async fn a_job_that_has_ended_is_not_interrupted_though_its_event_is_lost_and_it
     lose_events(&twin);
     twin.end("job", 0).await;
     // The event of the sandbox comes, and the pod worker ends what runs there.
-    twin.set_faults(0, FaultRates::default());
+    let sandbox = sandboxes(&client).await.pop().expect("the sandbox");
     stop_sandbox(&client).await;
+    twin.set_faults(0, FaultRates::default());
+    twin.report_sandbox_end(&sandbox.id);
     let status = bench.status("job", "its end", has_succeeded).await;
     let container = &status["containerStatuses"][0];
     assert_eq!(container["state"]["terminated"]["exitCode"], 0, "{status}");
