@@ -104,6 +104,30 @@ async fn a_job_whose_end_is_pending_does_not_run_again_in_another_sandbox() {
 }
 
 #[tokio::test]
+async fn a_job_whose_end_is_pending_does_not_fail_at_its_deadline() {
+    let job = |name: &str, uid: &str| {
+        let mut pod = script_pod(name, uid, "");
+        pod["spec"]["restartPolicy"] = json!("Never");
+        pod["spec"]["activeDeadlineSeconds"] = json!(3);
+        pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+        pod
+    };
+    let bench = Bench::new(&[job("web", "u1")]);
+    let (edged, runtime) = edged(&bench).await;
+    bench.edge.until_status("web", "a running pod", is_running).await;
+    runtime.hide_end(&uid(), "main");
+    // The deadline of a later job is later.
+    bench.edge.apply(&job("later", "u2"));
+    let is_late = |status: &Value| status["reason"] == "DeadlineExceeded";
+    bench.edge.until_status("later", "its deadline", is_late).await;
+    runtime.exit(&uid(), "main", 0);
+    let has_ended = |status: &Value| status["phase"] != "Running";
+    let status = bench.edge.until_status("web", "its end", has_ended).await;
+    assert_eq!(status["phase"], "Succeeded", "{status}");
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_container_whose_image_changed_is_replaced_by_one_with_the_new_image() {
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["restartPolicy"] = json!("Never");
