@@ -21,6 +21,8 @@ use crate::runtime::{Exit, RunHistory, RunState};
 #[derive(Debug)]
 pub(super) struct ContainerTracker {
     runs: Option<RunHistory>,
+    /// The runtime does not have the latest run any more.
+    is_lost: bool,
     /// The image that the spec named when the latest run started.
     image: Option<Arc<str>>,
     /// The CPU and memory of the latest run; `None`: unknown.
@@ -69,6 +71,7 @@ impl ContainerTracker {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             runs: None,
+            is_lost: false,
             image: None,
             resources: None,
             crash: CrashLoop::new(settings.backoff_base, settings.backoff_cap),
@@ -93,6 +96,7 @@ impl ContainerTracker {
         let is_new = self.attempt() != Some(runs.attempt);
         if is_new {
             (self.image, self.resources) = (None, None);
+            self.is_lost = false;
         }
         let has_ended = matches!(runs.state, RunState::EndPending { .. } | RunState::Exited(_));
         if is_new || has_ended {
@@ -123,10 +127,15 @@ impl ContainerTracker {
         let runs = self.runs.as_ref()?;
         let state = match &runs.state {
             RunState::EndPending { started_at } => RunState::Exited(Exit::unobserved(*started_at)),
-            RunState::Exited(exit) if exit.is_unobserved() => runs.state.clone(),
+            RunState::Exited(exit) if self.is_lost || exit.is_unobserved() => runs.state.clone(),
             RunState::Exited(_) | RunState::Running { .. } => return None,
         };
         Some(RunHistory { state, ..runs.clone() })
+    }
+
+    /// Records that the runtime does not have the latest run any more: its end stays the one that is observed now.
+    pub(super) fn set_lost(&mut self) {
+        self.is_lost = true;
     }
 
     /// Whether the latest run has ended, and it is not known yet how.
@@ -458,6 +467,11 @@ mod tests {
         assert!(!exit.interrupted && exit.started_at == Some(time));
         tracker.observe(lost.clone(), now);
         assert_eq!(tracker.lost_runs(), Some(lost), "it stays the same end");
+        // An earlier worker has reported another one.
+        let reported = runs(0, RunState::Exited(Exit::observed(3, None, time)));
+        tracker.set_lost();
+        tracker.observe(reported.clone(), now);
+        assert_eq!(tracker.lost_runs(), Some(reported));
         tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
         assert_eq!(tracker.lost_runs(), None);
     }

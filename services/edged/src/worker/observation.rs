@@ -17,7 +17,7 @@ use super::crash_loop::CrashRecord;
 use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
 use super::probe_failure::ProbeFailure;
-use super::status::container_id;
+use super::status::{container_id, reported_exit};
 use super::token_tracker::TokenTracker;
 use super::{Worker, container_of};
 use crate::container::compute_resources::{ComputeResources, ResizeMode};
@@ -28,7 +28,7 @@ use crate::container::variable_file::VariableFiles;
 use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::desired::compressed_object::CompressedObject;
 use crate::pod;
-use crate::runtime::{PodState, Rejection, RunHistory, RunState, SandboxState};
+use crate::runtime::{Exit, PodState, Rejection, RunHistory, RunState, SandboxState};
 
 /// Why the last launch of a container was refused.
 #[derive(Clone, Debug)]
@@ -167,7 +167,13 @@ impl Worker {
         let gone = self.containers.iter().filter(|(name, _)| !state.containers.contains_key(*name));
         let lost = gone.filter_map(|(name, tracker)| Some((name.clone(), tracker.lost_runs()?)));
         let lost: Vec<_> = lost.collect();
+        for (name, _) in &lost {
+            if let Some(tracker) = self.containers.get_mut(name) {
+                tracker.set_lost();
+            }
+        }
         state.containers.extend(lost);
+        self.keep_reported_ends(&mut state);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
             if let Some(tracker) = self.containers.get_mut(name) {
@@ -204,6 +210,24 @@ impl Worker {
         self.note_restart(pod).await;
         self.start_probes(pod);
         state
+    }
+
+    /// Puts the ends that an earlier worker knew and reported in the place of those that were made up since.
+    fn keep_reported_ends(&self, state: &mut PodState) {
+        let made_up =
+            state.containers.iter_mut().filter_map(|(name, runs)| match &mut runs.state {
+                RunState::Exited(exit) if exit.is_unobserved() => Some((name, runs.attempt, exit)),
+                _ => None,
+            });
+        let mut before = None;
+        for (name, attempt, exit) in made_up {
+            let decode = || self.reported.as_ref().map(CompressedObject::decode);
+            let id = container_id(&self.record.uid, name, attempt);
+            let before: Option<&PodStatus> = before.get_or_insert_with(decode).as_ref();
+            if let Some(reported) = before.and_then(|before| reported_exit(before, &id)) {
+                *exit = Exit { interrupted: exit.interrupted, ..reported };
+            }
+        }
     }
 
     /// Writes down the waits of failing containers: they go on in the next worker.

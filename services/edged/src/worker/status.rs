@@ -272,6 +272,23 @@ fn reported_end<'s>(before: &'s PodStatus, id: &str) -> Option<&'s ContainerStat
     statuses.into_iter().flatten().flatten().find(is_end)
 }
 
+/// The end that was reported of the run with this id, unless it was made up without a time.
+pub(super) fn reported_exit(before: &PodStatus, id: &str) -> Option<Exit> {
+    let status = reported_end(before, id)?;
+    let states = [status.state.as_ref(), status.last_state.as_ref()];
+    let mut ends = states.into_iter().flatten().filter_map(|state| state.terminated.as_ref());
+    let end = ends.find(|end| end.container_id.as_deref() == Some(id))?;
+    Some(Exit {
+        code: end.exit_code,
+        signal: end.signal,
+        started_at: end.started_at.as_ref().map(|time| time.0),
+        finished_at: end.finished_at.as_ref()?.0,
+        reason: end.reason.clone().unwrap_or_default(),
+        message: end.message.clone(),
+        interrupted: false,
+    })
+}
+
 /// Whether the pod has left the node to others: its containers are removed at once, and nothing says any more how they ended.
 fn is_given_back(facts: &StatusFacts<'_>) -> bool {
     facts.ended.is_some() && facts.fail_reason.is_some_and(FailReason::is_of_others)

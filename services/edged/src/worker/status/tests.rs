@@ -459,3 +459,18 @@ fn a_pending_end_of_an_evicted_pod_is_reported_as_lost_because_nothing_says_it_a
     given.fail_reason = Some(FailReason::DeadlineExceeded);
     assert!(!is_last(&given.status(None, at(9))), "its end follows");
 }
+
+#[test]
+fn the_end_of_a_run_is_read_from_the_status_that_reported_it() {
+    let spec = json!({"restartPolicy": "Always", "containers": [{"name": "a"}, {"name": "b"}]});
+    let given = given(spec).exited("a", 5, exit(3)).running("b", 2, Some(exit(1)));
+    let uid = PodUid::try_from("u1".to_owned()).expect("plain");
+    let id = |name: &str, attempt| container_id(&uid, name, attempt);
+    let ended = given.status(None, at(5));
+    let waits = given.waiting("a", "CrashLoopBackOff").status(None, at(5));
+    for status in [ended, waits] {
+        assert_eq!(reported_exit(&status, &id("a", 5)), Some(exit(3)));
+        assert_eq!(reported_exit(&status, &id("a", 6)), None, "it is another run");
+        assert_eq!(reported_exit(&status, &id("b", 2)), None, "it runs");
+    }
+}
