@@ -258,6 +258,7 @@ impl<M: Meta> Worker<M> {
             sandbox: Sandbox::Unneeded,
             containers: &running.containers,
             is_discarded: running.is_discarded,
+            is_final: false,
             resize_at: None,
             now,
         });
