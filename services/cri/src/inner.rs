@@ -209,7 +209,7 @@ impl Inner {
         let has_ended = |run: &Run| matches!(run.phase, Phase::Exited(_));
         let is_pending = |it: &&Unsaid| {
             it.run.as_ref().is_some_and(|run| !has_ended(run))
-                // An event may have said it.
+                // An event may have shown it.
                 && !self.with(|knowledge| knowledge.run(&it.id).is_some_and(has_ended))
         };
         let ids: BTreeSet<String> =
@@ -217,7 +217,7 @@ impl Inner {
         self.pending.overdue(&ids, Instant::now())
     }
 
-    /// Makes up the end of a run of which the runtime has not said for too long how it ended. It is durable first.
+    /// Makes up the end of a run whose end has been pending for too long. It is durable first.
     async fn give_up(&self, id: &str, run: Run, why: &str) -> Run {
         let started_at = self.with(|knowledge| match knowledge.run(id)?.phase {
             Phase::Running { started_at } => Some(started_at),
