@@ -1,7 +1,7 @@
 //! Protobuf over gRPC with small buffers. A hub has thousands of streams with little traffic, and
 //! tonic's default buffers take 8 KiB in each direction.
 //!
-//! A hub frames the messages of its sessions itself ([`append_frame`]): tonic's encoder keeps a buffer
+//! A hub frames the messages of its sessions itself ([`append_message`]): tonic's encoder keeps a buffer
 //! of its largest message for as long as the call lasts, and a push that many sessions send is encoded
 //! once.
 
@@ -23,12 +23,12 @@ const BUFFER_BYTES: usize = 512;
 pub const YIELD_BYTES: usize = 32 << 10;
 
 /// The bytes of gRPC before each message: whether it is compressed, and its length.
-const FRAME_HEADER_BYTES: usize = 5;
+pub const HEADER_BYTES: usize = 5;
 
 /// The first of them.
-const NOT_COMPRESSED: u8 = 0;
+pub const NOT_COMPRESSED: u8 = 0;
 
-/// The codec of all services.
+/// The codec of all services, but for the sessions of a hub.
 #[derive(Clone, Copy, Debug)]
 pub struct LeanCodec<T, U>(PhantomData<(T, U)>);
 
@@ -62,7 +62,7 @@ where
 ///
 /// # Errors
 /// `out of range` for a message of more than `bytes_max`. `buffer` is then as before.
-pub fn append_frame(
+pub fn append_message(
     buffer: &mut Vec<u8>,
     frame: &HubFrame,
     bytes_max: usize,
@@ -74,7 +74,7 @@ pub fn append_frame(
             "a message has {bytes} bytes, at most {bytes_max} are allowed"
         ))
     })?;
-    buffer.reserve(FRAME_HEADER_BYTES + bytes);
+    buffer.reserve(HEADER_BYTES + bytes);
     buffer.put_u8(NOT_COMPRESSED);
     buffer.put_u32(length);
     frame.encode(buffer).map_err(|error| Status::internal(error.to_string()))
@@ -91,9 +91,9 @@ mod tests {
     fn a_frame_has_a_header_and_takes_no_more_room_than_it_needs() {
         let mut buffer = Vec::new();
         let frame = HubFrame::Encoded(Bytes::from(vec![7; 1_000]));
-        append_frame(&mut buffer, &frame, 1_000).expect("within the bound");
-        assert_eq!(buffer[..FRAME_HEADER_BYTES], [0, 0, 0, 3, 232]);
-        assert_eq!(buffer[FRAME_HEADER_BYTES..], [7; 1_000]);
+        append_message(&mut buffer, &frame, 1_000).expect("within the bound");
+        assert_eq!(buffer[..HEADER_BYTES], [0, 0, 0, 3, 232]);
+        assert_eq!(buffer[HEADER_BYTES..], [7; 1_000]);
         assert_eq!(buffer.capacity(), buffer.len());
     }
 
@@ -101,9 +101,9 @@ mod tests {
     fn a_message_above_the_bound_leaves_those_before_it_as_they_are() {
         let mut buffer = Vec::new();
         let frame = |bytes| HubFrame::Encoded(Bytes::from(vec![7; bytes]));
-        append_frame(&mut buffer, &frame(10), 10).expect("within the bound");
+        append_message(&mut buffer, &frame(10), 10).expect("within the bound");
         let before = buffer.clone();
-        let refused = append_frame(&mut buffer, &frame(11), 10).expect_err("above the bound");
+        let refused = append_message(&mut buffer, &frame(11), 10).expect_err("above the bound");
         assert_eq!(refused.code(), Code::OutOfRange);
         assert_eq!(buffer, before);
     }

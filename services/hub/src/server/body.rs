@@ -2,7 +2,7 @@
 //!
 //! tonic's own body keeps a buffer as large as its largest message until the call ends. An edge that
 //! once took a snapshot of a megabyte would cost the hub that megabyte for hours. This body encodes what
-//! waits into bytes of just that size, and the transport drops them when they are sent: an idle session
+//! waits into bytes of its own, and the transport drops them when they are sent: an idle session
 //! has no buffer at all.
 
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use headwater_proto::codec::{YIELD_BYTES, append_frame};
+use headwater_proto::codec::{YIELD_BYTES, append_message};
 use http_body::{Body, Frame};
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
@@ -52,8 +52,9 @@ impl SessionBody {
                 Poll::Pending => return None,
                 Poll::Ready(None) => return Some(Status::ok("")),
                 Poll::Ready(Some(Err(status))) => return Some(status),
-                Poll::Ready(Some(Ok(frame))) => {
-                    if let Err(status) = append_frame(buffer, &frame, self.message_bytes_max) {
+                Poll::Ready(Some(Ok(message))) => {
+                    if let Err(status) = append_message(buffer, &message, self.message_bytes_max) {
+                        tracing::error!(%status, "a session ends: it cannot send a message");
                         return Some(status);
                     }
                 }
@@ -106,6 +107,7 @@ fn trailers(status: &Status) -> Result<Frame<Bytes>, Status> {
 mod tests {
     use std::task::Waker;
 
+    use headwater_proto::codec::HEADER_BYTES;
     use headwater_proto::wire::HubFrame;
     use tokio::sync::mpsc;
     use tokio_stream::wrappers::ReceiverStream;
@@ -115,9 +117,6 @@ mod tests {
     use super::*;
 
     const MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-    /// Bytes of gRPC before each message.
-    const HEADER_BYTES: usize = 5;
 
     type Sender = mpsc::Sender<Box<OutgoingMessage>>;
 

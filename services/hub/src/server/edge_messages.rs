@@ -9,7 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
 use futures::Stream;
+use headwater_proto::codec::{HEADER_BYTES, NOT_COMPRESSED};
 use headwater_proto::replication::EdgeMessage;
+use headwater_proto::wire::STREAMS_MAX;
 use http_body::Body;
 use prost::Message;
 use tonic::codegen::StdError;
@@ -17,49 +19,64 @@ use tonic::{Code, Status};
 
 use super::service::IncomingMessage;
 
-/// The bytes of gRPC before each message: whether it is compressed, and its length.
-const HEADER_BYTES: usize = 5;
+/// Bytes of a hello at most, which is read before its edge is known: those of a position in each stream that
+/// an edge may have. A position has the name of its stream, a checkpoint and a hash.
+const HELLO_BYTES_MAX: usize = STREAMS_MAX * 512;
+
+/// A message of so many bytes leaves no buffer behind, whatever follows it.
+const LARGE_BYTES: usize = 32 << 10;
 
 /// The messages of one edge. It ends behind the first error.
 pub(super) struct EdgeMessages<B> {
     body: Pin<Box<B>>,
-    message_bytes_max: usize,
+    /// Bytes of the next message, at most.
+    bytes_max: usize,
+    /// The same of those behind the hello.
+    later_bytes_max: usize,
     /// What has arrived of the next messages.
     buffer: BytesMut,
     is_ended: bool,
 }
 
 impl<B> EdgeMessages<B> {
-    /// The messages in `body`, each of `message_bytes_max` at most.
-    pub(super) fn new(body: B, message_bytes_max: usize) -> Self {
-        let (body, buffer) = (Box::pin(body), BytesMut::new());
-        Self { body, message_bytes_max, buffer, is_ended: false }
+    /// The messages in `body`: a hello, and others of `bytes_max` at most.
+    pub(super) fn new(body: B, bytes_max: usize) -> Self {
+        Self {
+            body: Box::pin(body),
+            bytes_max: bytes_max.min(HELLO_BYTES_MAX),
+            later_bytes_max: bytes_max,
+            buffer: BytesMut::new(),
+            is_ended: false,
+        }
     }
 
     /// The next message, if it has arrived.
     fn next_complete(&mut self) -> Result<Option<EdgeMessage>, Status> {
-        let Some(mut header) = self.buffer.get(..HEADER_BYTES) else { return Ok(None) };
-        if header.get_u8() != 0 {
-            return Err(Status::unimplemented("the hub takes no compressed messages"));
+        let Some((mut header, rest)) = self.buffer.split_at_checked(HEADER_BYTES) else {
+            return Ok(None);
+        };
+        if header.get_u8() != NOT_COMPRESSED {
+            return Err(Status::internal(
+                "a message is compressed, and the call names no encoding",
+            ));
         }
         let (bytes, max) =
-            (usize::try_from(header.get_u32()).unwrap_or(usize::MAX), self.message_bytes_max);
+            (usize::try_from(header.get_u32()).unwrap_or(usize::MAX), self.bytes_max);
         if bytes > max {
             let text = format!("a message has {bytes} bytes, at most {max} are allowed");
             return Err(Status::out_of_range(text));
         }
-        if self.buffer.len() - HEADER_BYTES < bytes {
-            return Ok(None);
-        }
-        self.buffer.advance(HEADER_BYTES);
-        let message = if self.buffer.len() == bytes {
-            // An empty buffer would keep the room of the message.
-            std::mem::take(&mut self.buffer)
+        let Some((message, behind)) = rest.split_at_checked(bytes) else { return Ok(None) };
+        // Out of a slice: the fields are copies. A report that waits for the log would otherwise keep all
+        // bytes of its message, of which it counts only its own.
+        let message = EdgeMessage::decode(message);
+        if behind.is_empty() || bytes >= LARGE_BYTES {
+            self.buffer = BytesMut::from(behind);
         } else {
-            self.buffer.split_to(bytes)
-        };
-        let decoded = EdgeMessage::decode(message.freeze());
-        decoded.map(Some).map_err(|error| Status::internal(error.to_string()))
+            self.buffer.advance(HEADER_BYTES + bytes);
+        }
+        self.bytes_max = self.later_bytes_max;
+        message.map(Some).map_err(|error| Status::internal(error.to_string()))
     }
 
     fn ends_with(&mut self, status: Status) -> Poll<Option<IncomingMessage>> {
@@ -86,11 +103,12 @@ where
                 Err(status) => return self.ends_with(status),
             }
             match ready!(self.body.as_mut().poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.buffer.put(data),
-                    // Trailers: nothing follows them.
-                    Err(_) => self.is_ended = true,
-                },
+                Some(Ok(frame)) => {
+                    // Nothing follows the trailers.
+                    if let Ok(data) = frame.into_data() {
+                        self.buffer.put(data);
+                    }
+                }
                 Some(Err(error)) => {
                     let status = Status::from_error(error.into());
                     if status.code() != Code::Cancelled {
@@ -144,7 +162,8 @@ mod tests {
     }
 
     fn messages(parts: Vec<Result<Bytes, Status>>, is_whole: bool) -> EdgeMessages<Parts> {
-        EdgeMessages::new(Parts { parts: parts.into(), is_whole }, MESSAGE_BYTES_MAX)
+        let body = Parts { parts: parts.into(), is_whole };
+        EdgeMessages { bytes_max: MESSAGE_BYTES_MAX, ..EdgeMessages::new(body, MESSAGE_BYTES_MAX) }
     }
 
     fn request(bytes: usize) -> Wire {
@@ -188,7 +207,7 @@ mod tests {
         cut_off.pop();
         for (part, expected) in [
             (Ok(Bytes::from(framed(&request(MESSAGE_BYTES_MAX)))), Code::OutOfRange),
-            (Ok(Bytes::from(compressed)), Code::Unimplemented),
+            (Ok(Bytes::from(compressed)), Code::Internal),
             (Ok(Bytes::from(cut_off)), Code::Internal),
             (Ok(Bytes::from_static(&[0, 0, 0, 0, 1, 255])), Code::Internal),
             (Err(Status::unavailable("broken")), Code::Unavailable),
@@ -196,6 +215,40 @@ mod tests {
             let mut messages = messages(vec![part], true);
             assert_eq!(code(messages.next().now_or_never().expect("it has arrived")), expected);
             assert!(messages.next().now_or_never().expect("it has ended").is_none());
+        }
+    }
+
+    #[test]
+    fn a_field_keeps_no_more_than_its_own_bytes() {
+        let mut large = request(1).encode_to_vec();
+        // An unknown field of a megabyte, less the room of the known ones.
+        prost::encoding::encode_key(99, prost::encoding::WireType::LengthDelimited, &mut large);
+        prost::encoding::encode_varint(1_000_000, &mut large);
+        large.resize(large.len() + 1_000_000, 7);
+        let mut framed = vec![0];
+        framed.put_u32(u32::try_from(large.len()).expect("small"));
+        framed.append(&mut large);
+        let mut messages = messages(vec![Ok(Bytes::from(framed))], false);
+        let next = messages.next().now_or_never().flatten().expect("it is there");
+        let Some(Kind::Request(request)) = next.expect("well-formed").message else {
+            panic!("not what was sent")
+        };
+        assert_eq!(&request.body[..], [7]);
+        assert!(request.body.try_into_mut().is_ok_and(|own| own.capacity() < 100));
+    }
+
+    #[test]
+    fn a_first_message_has_a_bound_of_its_own() {
+        let sent = Bytes::from(framed(&request(HELLO_BYTES_MAX)));
+        let body = || Parts { parts: VecDeque::from([Ok(sent.clone())]), is_whole: true };
+        let mut first = EdgeMessages::new(body(), MESSAGE_BYTES_MAX);
+        assert_eq!(code(first.next().now_or_never().expect("it has arrived")), Code::OutOfRange);
+        let hello = Bytes::from(framed(&request(1)));
+        let mut second = EdgeMessages::new(body(), MESSAGE_BYTES_MAX);
+        second.body.parts.push_front(Ok(hello));
+        for _ in 0..2 {
+            let next = second.next().now_or_never().flatten().expect("it is there");
+            next.expect("within its bound");
         }
     }
 
