@@ -48,7 +48,7 @@ pub const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 pub const STREAMS_PER_CONNECTION: u32 = 32;
 
 /// Sessions of a hub: twice the ten thousand edges that a hub is made for, so that it can take
-/// over from another one. An idle session costs some 16 KiB.
+/// over from another one. An idle session costs some 10 KiB, and its connection twice that.
 pub const SESSIONS_MAX: usize = 20_000;
 
 /// Connections of a hub: its sessions, and room to refuse further ones with a reason.

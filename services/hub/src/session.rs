@@ -12,7 +12,7 @@
 //! ```
 //!
 //! All deadlines run in this task. The response body of the gRPC call could not run them: HTTP/2
-//! polls it only while the socket takes bytes.
+//! polls it no further than one chunk ahead of what the socket takes.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -39,7 +39,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
 use headwater_identity::{Distrust, PeerTrust};
 use headwater_session::message::{
@@ -65,6 +65,11 @@ use report_queue::ReportQueue;
 
 /// How often the session receives the time.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Messages that are read although a tick is due. Those that arrived while the hub did not run are signs of
+/// life, and count before the tick looks for silence. An edge that sends without end has ticks as well: they
+/// check its certificate.
+const MESSAGES_BEFORE_TICK: u32 = 1_000;
 
 /// Why an edge must connect again after the upstream log was created again.
 const REPORTS_LOST: &str = "the upstream log was created again: send the reports once more";
@@ -168,11 +173,12 @@ impl SessionTask {
         let started = Instant::now();
         let age = self.hub.limits.age((self.hub.chance)());
         let deadline = Deadline::of(started, age, valid_until);
-        let mut over = pin!(deadline.passed());
+        let mut deadline_passed = pin!(deadline.passed());
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let changed = self.changed.clone();
         let outcome = self.reports.outcome().clone();
+        let mut messages_since_tick = 0;
         let mut input = HubInput::Received(EdgeMessage::Hello(hello));
         loop {
             if let ControlFlow::Break(reason) = self.step(input).await {
@@ -182,20 +188,33 @@ impl SessionTask {
             input = loop {
                 let reads = self.reports.has_room();
                 self.dials.iter().for_each(|dials| dials.set_read(reads));
+                // An edge that sends without end keeps neither the worker nor the ticks from others.
+                tokio::task::consume_budget().await;
+                if messages_since_tick >= MESSAGES_BEFORE_TICK {
+                    messages_since_tick = 0;
+                    if let Some(now) = ticks.tick().now_or_never() {
+                        break self.tick(now - started, trust.as_mut());
+                    }
+                }
                 break tokio::select! {
                     biased;
                     dismissal = dismissal(&self.dismissal) => match dismissal {
                         Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
                         Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
                     },
+                    () = &mut deadline_passed => deadline.input(&self.node),
                     message = messages.next(), if reads => match message {
                         Some(Ok(message)) => {
+                            messages_since_tick += 1;
                             self.position.contact((self.hub.wall_clock)());
                             self.dials.iter().for_each(|dials| dials.hear());
                             HubInput::Received(message)
                         }
                         Some(Err(status)) => {
-                            let _ = self.outbound.send(Box::new(Err(status))).await;
+                            // An edge that takes nothing does not hold its session up.
+                            if self.has_room() || Box::pin(self.wait_for_room()).await.is_continue() {
+                                let _ = self.outbound.try_send(Box::new(Err(status)));
+                            }
                             return EndReason::Broken;
                         }
                         None => return EndReason::Left,
@@ -215,15 +234,17 @@ impl SessionTask {
                     dial = next_dial(self.dials.as_deref()) => HubInput::Dial(dial),
                     () = changed.notified() => HubInput::Advanced,
                     () = self.transfer_slot.granted() => HubInput::Advanced,
-                    () = &mut over => deadline.input(&self.node),
-                    now = ticks.tick() => match trust.as_mut().map_or(Ok(()), PeerTrust::check) {
-                        Ok(()) => HubInput::Tick(
-                            u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX),
-                        ),
-                        Err(distrust) => HubInput::Dismissed(no_longer_trusted(&self.node, &distrust)),
-                    },
+                    now = ticks.tick() => self.tick(now - started, trust.as_mut()),
                 };
             };
+        }
+    }
+
+    /// The input of a tick at `age`, if the edge is still trusted.
+    fn tick(&self, age: Duration, trust: Option<&mut PeerTrust>) -> HubInput {
+        match trust.map_or(Ok(()), PeerTrust::check) {
+            Ok(()) => HubInput::Tick(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            Err(distrust) => HubInput::Dismissed(no_longer_trusted(&self.node, &distrust)),
         }
     }
 

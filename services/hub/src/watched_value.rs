@@ -26,8 +26,8 @@ impl<T> WatchedValue<T> {
         take(&mut self.lock())
     }
 
-    /// Waits until the value has changed since the last return; changes that follow each other closely
-    /// are one. Cancel safe: a change is kept for the next call.
+    /// Waits until the value has changed since the last return, or since it was made; changes that follow
+    /// each other closely are one. Cancel safe: a change is kept for the next call.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

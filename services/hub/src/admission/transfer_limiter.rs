@@ -15,12 +15,13 @@
 //! ```
 
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Sleep, sleep};
 
 /// The transfer slots of a hub, and the places for what transfers hold in memory.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ enum SlotState {
     Held {
         place: Place,
         _slot: Slot,
-        until: Instant,
+        until: Pin<Box<Sleep>>,
     },
     /// The transfer took too long; another session holds the slot.
     Over(Place),
@@ -116,13 +117,13 @@ impl TransferSlot {
             match &mut self.state {
                 SlotState::Waiting(granted) => {
                     let (place, slot) = granted.await;
-                    let until = Instant::now() + self.limiter.held_max;
+                    // Boxed: few sessions hold a slot, and each would have the size of the timer.
+                    let until = Box::pin(sleep(self.limiter.held_max));
                     self.state = SlotState::Held { place, _slot: slot, until };
                     return;
                 }
                 SlotState::Held { place, until, .. } => {
-                    // Boxed: few sessions hold a slot, and each would have the size of the timer.
-                    Box::pin(sleep_until(*until)).await;
+                    until.await;
                     self.state = SlotState::Over(place.take());
                 }
                 SlotState::Idle | SlotState::Over(_) => pending().await,

@@ -86,7 +86,7 @@ impl SessionTask {
     }
 
     /// Waits for room. A session whose edge takes nothing for too long is dropped.
-    async fn wait_for_room(&mut self) -> ControlFlow<EndReason> {
+    pub(super) async fn wait_for_room(&mut self) -> ControlFlow<EndReason> {
         let mut room = pin!(self.outbound.reserve());
         let mut too_long = pin!(sleep(self.hub.limits.outbound_within));
         loop {
