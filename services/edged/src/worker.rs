@@ -382,7 +382,8 @@ impl Worker {
             Signal::Runtime => self.recheck_drivers(),
             Signal::Evict { reason, message, within, signal } => {
                 // A pod of which nothing runs may have ended well. If it has not, the next measurement asks again.
-                let may_have_ended = reason == FailReason::Evicted && self.awaits_ends();
+                let may_have_ended = reason == FailReason::Evicted
+                    && self.shared.runtime.pod(&self.record.uid).awaits_ends();
                 if self.ended.is_none() && self.failing.is_none() && !may_have_ended {
                     if let Some(signal) = signal {
                         self.shared.metrics.evicted(signal);

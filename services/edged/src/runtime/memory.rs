@@ -92,7 +92,7 @@ impl MemoryRuntime {
         self.lock().used.insert(pod.clone(), bytes);
     }
 
-    /// Ends a running container with this exit code, or says it of one whose end was [hidden](Self::hide_end).
+    /// Ends a running container with this exit code, or shows the [hidden](Self::hide_end) end of one.
     pub fn exit(&self, pod: &PodUid, container: &str, code: i32) {
         self.change(pod, |state| {
             if let Some(runs) = state.containers.get_mut(container)
@@ -352,11 +352,11 @@ impl Runtime for MemoryRuntime {
 }
 
 impl State {
-    /// The pods that run, and the memory that they use.
+    /// The pods that run or whose ends are pending, and the memory that they use.
     fn memory_of_pods(&self) -> impl Iterator<Item = (&PodUid, u64)> {
-        let runs = |pod: &PodState| pod.containers.values().any(RunHistory::is_running);
-        let running = self.pods.iter().filter(move |(_, pod)| runs(pod));
-        running.map(|(pod, _)| (pod, self.used.get(pod).copied().unwrap_or(0)))
+        let is_open = |runs: &RunHistory| runs.is_running() || runs.is_end_pending();
+        let open = self.pods.iter().filter(move |(_, pod)| pod.containers.values().any(is_open));
+        open.map(|(pod, _)| (pod, self.used.get(pod).copied().unwrap_or(0)))
     }
 }
 

@@ -159,6 +159,15 @@ impl Exit {
     }
 }
 
+impl PodState {
+    /// Whether nothing of the pod runs, and it is not known how a container of it ended: the pod may have ended well. That is
+    /// known soon, or given up.
+    pub(crate) fn awaits_ends(&self) -> bool {
+        let runs = || self.containers.values();
+        !runs().any(RunHistory::is_running) && runs().any(RunHistory::is_end_pending)
+    }
+}
+
 impl RunHistory {
     /// The history after a start in sandbox `sandbox_attempt`; `None` if the container runs, or it is not known how it ended.
     pub(crate) fn next(
@@ -195,5 +204,35 @@ impl RunHistory {
     /// Whether the latest run has ended, and it is not known yet how.
     pub(crate) fn is_end_pending(&self) -> bool {
         matches!(self.state, RunState::EndPending { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_awaits_ends_only_while_nothing_of_it_runs() {
+        let time = Timestamp::now();
+        let awaits = |states: &[&RunState]| {
+            let run = |state: &RunState| RunHistory {
+                attempt: 0,
+                sandbox_attempt: 0,
+                state: state.clone(),
+                previous: None,
+                image_id: None,
+                stop_signal: StopSignal::default(),
+            };
+            let runs = states.iter().copied().enumerate();
+            let containers = runs.map(|(index, state)| (format!("c{index}"), run(state))).collect();
+            PodState { containers, ..PodState::default() }.awaits_ends()
+        };
+        let pending = RunState::EndPending { started_at: None };
+        let running = RunState::Running { started_at: time };
+        let ended = RunState::Exited(Exit::observed(0, None, time));
+        assert!(awaits(&[&pending, &ended]));
+        assert!(!awaits(&[&pending, &running]));
+        assert!(!awaits(&[&ended]));
+        assert!(!awaits(&[]));
     }
 }

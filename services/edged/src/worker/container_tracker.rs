@@ -138,11 +138,6 @@ impl ContainerTracker {
         self.is_lost = true;
     }
 
-    /// Whether the latest run has ended, and it is not known yet how.
-    pub(super) fn is_end_pending(&self) -> bool {
-        self.runs.as_ref().is_some_and(RunHistory::is_end_pending)
-    }
-
     /// Continues from the status that an earlier worker reported of the latest run: the restart of
     /// the worker changes nothing about the container, nor about the probes of it that fail.
     pub(super) fn adopt(&mut self, status: &ContainerStatus, failures: Vec<ProbeFailure>) {
@@ -403,18 +398,6 @@ impl ContainerTracker {
     }
 }
 
-/// Whether none of these containers runs, and it is not known how one of them ended.
-pub(super) fn awaits_ends<'t>(trackers: impl Iterator<Item = &'t ContainerTracker>) -> bool {
-    let mut is_any_pending = false;
-    for tracker in trackers {
-        if tracker.is_running() {
-            return false;
-        }
-        is_any_pending |= tracker.is_end_pending();
-    }
-    is_any_pending
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,7 +424,7 @@ mod tests {
         tracker.set_probes(ProbeStage::Startup, Vec::new(), Gate::Open);
         assert!(tracker.is_started());
         tracker.observe(runs(1, RunState::EndPending { started_at: Some(time) }), now);
-        assert!(tracker.is_end_pending() && !tracker.is_running() && !tracker.is_started());
+        assert!(!tracker.is_running() && !tracker.is_started());
         assert_eq!(tracker.facts(now).run, Run::EndPending);
         assert_eq!((tracker.facts(now).blocked, tracker.probe_stage()), (None, ProbeStage::None));
         let ended = runs(1, RunState::Exited(Exit::observed(3, None, time)));
@@ -499,23 +482,6 @@ mod tests {
         assert_eq!(tracker.facts(now).blocked, None);
         tracker.observe(runs(6, RunState::Exited(Exit::observed(1, None, time))), now);
         assert_eq!(tracker.facts(now).blocked, whole);
-    }
-
-    #[test]
-    fn a_pod_awaits_ends_only_while_nothing_of_it_runs() {
-        let (now, time) = (Instant::now(), Timestamp::now());
-        let tracker = |state| {
-            let mut tracker = ContainerTracker::new(&Settings::default());
-            tracker.observe(runs(0, state), now);
-            tracker
-        };
-        let pending = tracker(RunState::EndPending { started_at: None });
-        let running = tracker(RunState::Running { started_at: time });
-        let ended = tracker(RunState::Exited(Exit::observed(0, None, time)));
-        assert!(awaits_ends([&pending, &ended].into_iter()));
-        assert!(!awaits_ends([&pending, &running].into_iter()));
-        assert!(!awaits_ends([&ended].into_iter()));
-        assert!(!awaits_ends(std::iter::empty()));
     }
 
     #[test]

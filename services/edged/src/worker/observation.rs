@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use tokio::time::Instant;
 
-use super::container_tracker::{ContainerTracker, awaits_ends};
+use super::container_tracker::ContainerTracker;
 use super::crash_loop::CrashRecord;
 use super::dependencies::WorkerDependencies;
 use super::plan::{self, Containers, FailReason, Fate, FinalStep, Plan, PodFacts, Sandbox};
@@ -374,7 +374,7 @@ impl Worker {
             return Fate::Fail { reason, deadline };
         }
         let has_time = self.active_for(pod, now) != Some(Duration::ZERO);
-        if self.ended.is_some() || has_time || self.awaits_ends() {
+        if self.ended.is_some() || has_time || state.awaits_ends() {
             return Fate::Run;
         }
         let (reason, deadline) = (FailReason::DeadlineExceeded, now + pod::grace(pod));
@@ -387,7 +387,7 @@ impl Worker {
     /// A static pod goes on: it is the node's own, and no cloud would make another one.
     /// An ephemeral container that was refused never runs, and nothing takes it from its pod again: it counts while it runs.
     fn forbidden(&self, pod: &Pod, state: &PodState) -> Option<Rejection> {
-        if self.record.is_static || self.awaits_ends() {
+        if self.record.is_static || state.awaits_ends() {
             return None;
         }
         let runs = |name: &str| state.containers.get(name).is_some_and(RunHistory::is_running);
@@ -399,12 +399,6 @@ impl Worker {
         let ephemeral = pod::ephemeral_containers(pod).filter(|it| runs(&it.name)).map(Cow::Owned);
         let mut all = lasting.chain(ephemeral);
         all.find_map(|it| self.shared.runtime.allow(pod, &it, &self.volumes).err())
-    }
-
-    /// Whether nothing of the pod runs, and it is not known how a container of it ended: the pod may have ended well. That is
-    /// known soon, or given up.
-    pub(super) fn awaits_ends(&self) -> bool {
-        awaits_ends(self.containers.values().map(|tracker| &**tracker))
     }
 
     /// The time that the pod may still be active, if it has a deadline and has not ended.

@@ -91,6 +91,29 @@ async fn pods_go_one_by_one_until_there_is_enough_and_leave_their_status_alone()
 }
 
 #[tokio::test]
+async fn a_pod_whose_end_is_pending_is_not_evicted_and_keeps_no_other_from_it() {
+    let bench = Bench::new(&[]);
+    let pressure = PressureSettings { memory_available_bytes: 30 * MIB, ..settings() };
+    let (edged, runtime) = edged(&bench, pressure).await;
+    for name in ["pending", "other"] {
+        let mut pod = pod(name, 0);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        bench.edge.apply(&pod);
+        bench.edge.until_status(name, "a ready pod", is_ready).await;
+    }
+    runtime.hide_end(&uid("pending"), "main");
+    // Together 80 of 100, and 60 without the other one.
+    runtime.use_memory(&uid("pending"), 60 * MIB);
+    runtime.use_memory(&uid("other"), 20 * MIB);
+    bench.edge.until_status("other", "its eviction", is_evicted).await;
+    runtime.exit(&uid("pending"), "main", 0);
+    let has_ended = |status: &Value| status["phase"] != "Running";
+    let status = bench.edge.until_status("pending", "its end", has_ended).await;
+    assert_eq!(status["phase"], "Succeeded", "{status}");
+    edged.stop().await;
+}
+
+#[tokio::test]
 async fn a_soft_threshold_gives_the_pod_its_time_and_a_node_that_evicts_none_only_says_so() {
     for evicts in [true, false] {
         let bench = Bench::new(&[]);
