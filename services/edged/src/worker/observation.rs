@@ -285,7 +285,9 @@ impl Worker {
             SandboxState::Lost => Sandbox::Lost,
         };
         let containers = &containers;
-        let (ended, is_discarded, is_final) = (self.ended, self.is_discarded, self.is_final);
+        let (ended, is_discarded) = (self.ended, self.is_discarded);
+        // A pod that leaves the node to others is given back at once, and its status waits for nothing.
+        let is_final = self.is_final || self.fail_reason.is_some_and(FailReason::is_of_others);
         let resize_at = self.resize_at(pod, now);
         plan::plan(&PodFacts {
             pod,

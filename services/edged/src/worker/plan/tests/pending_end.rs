@@ -56,7 +56,7 @@ fn an_object_is_deleted_when_it_is_known_how_its_containers_ended_and_what_has_n
 }
 
 #[test]
-fn a_pod_that_has_failed_or_whose_last_status_was_reported_waits_for_no_code() {
+fn a_pod_that_has_failed_waits_for_a_code_until_its_last_status_was_reported() {
     let now = Instant::now();
     let pod = two_containers("Never");
     let containers = are([("a", pending()), ("b", exited(true))]);
@@ -67,5 +67,6 @@ fn a_pod_that_has_failed_or_whose_last_status_was_reported_waits_for_no_code() {
     };
     assert_eq!(actions(Some(Outcome::Succeeded), false), []);
     assert_eq!(actions(Some(Outcome::Succeeded), true), [Action::Discard]);
-    assert_eq!(actions(Some(Outcome::Failed), false), [Action::Discard]);
+    assert_eq!(actions(Some(Outcome::Failed), false), []);
+    assert_eq!(actions(Some(Outcome::Failed), true), [Action::Discard]);
 }
