@@ -29,9 +29,13 @@ const ASKED_MAX: usize = 8;
 /// A status has one of those places for so long: a runtime gives it within milliseconds, and others wait for the place.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Statuses that have hung for so long and are asked for again at the same time, for as long as a call may take: however many
-/// hang, the places of the others are free.
+/// Statuses that did not come within [`ASKED_WITHIN`] have these places, so they take none of the others.
 const SLOW_MAX: usize = 4;
+
+/// The longest time between two lists that counts. It is longer than the slowest list that succeeds: two lists and three statuses
+/// take 20 s each, and the wait before it is seconds. After a longer time the runtime or this process was away, and no end could
+/// become known.
+const GAP_MAX: Duration = Duration::from_mins(2);
 
 /// Why there is no answer of a status that is asked for.
 const AWAITED: &str = "its status is awaited";
@@ -42,29 +46,38 @@ pub(crate) struct PendingEnds {
     /// Their ids: those with a task, whether it has a place yet or not.
     ids: Mutex<BTreeSet<String>>,
     /// Those of the latest list that are pending.
-    since: Mutex<Since>,
+    times: Mutex<PendingTimes>,
     places: Semaphore,
     slow_places: Semaphore,
     /// The runtime is not used any more.
     stop: CancellationToken,
 }
 
-/// Since when ends are pending, by the ids of their containers.
+/// Since when ends are pending.
 #[derive(Debug, Default)]
-struct Since(BTreeMap<String, Instant>);
+struct PendingTimes {
+    /// By the ids of their containers.
+    ids: BTreeMap<String, Instant>,
+    /// The time of the latest list.
+    noted_at: Option<Instant>,
+}
 
-impl Since {
+impl PendingTimes {
     /// Notes all ends that are pending at `now`, and returns those that have been for too long.
     fn note(&mut self, pending: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        self.0.retain(|id, _| pending.contains(id));
+        let noted_at = self.noted_at.replace(now);
+        if noted_at.is_some_and(|at| now.saturating_duration_since(at) > GAP_MAX) {
+            self.ids.clear();
+        }
+        self.ids.retain(|id, _| pending.contains(id));
         let mut overdue = BTreeSet::new();
         for id in pending {
-            let since = *self.0.entry(id.clone()).or_insert(now);
+            let since = *self.ids.entry(id.clone()).or_insert(now);
             if now.saturating_duration_since(since) >= END_PENDING_MAX {
                 overdue.insert(id.clone());
             }
         }
-        self.0.retain(|id, _| !overdue.contains(id));
+        self.ids.retain(|id, _| !overdue.contains(id));
         overdue
     }
 }
@@ -89,7 +102,7 @@ impl Drop for Asked {
     }
 }
 
-/// The run by its status; `None`: it is gone, or no pod's.
+/// The run by its status; `None`: it is gone.
 type Answer = Result<Option<(String, Run)>, CallError>;
 
 impl PendingEnds {
@@ -97,7 +110,7 @@ impl PendingEnds {
     pub(crate) fn new(stop: CancellationToken) -> Self {
         Self {
             ids: Mutex::default(),
-            since: Mutex::default(),
+            times: Mutex::default(),
             places: Semaphore::new(ASKED_MAX),
             slow_places: Semaphore::new(SLOW_MAX),
             stop,
@@ -106,12 +119,12 @@ impl PendingEnds {
 
     /// Notes all ends that are pending after a list, and returns those that are given up.
     pub(crate) fn overdue(&self, pending: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).note(pending, now)
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).note(pending, now)
     }
 
     /// Whether an end was pending after the latest list.
     pub(crate) fn is_any(&self) -> bool {
-        !self.since.lock().unwrap_or_else(PoisonError::into_inner).0.is_empty()
+        !self.times.lock().unwrap_or_else(PoisonError::into_inner).ids.is_empty()
     }
 
     /// Asks in a place, and again in a slow one if there is no answer soon.
@@ -191,25 +204,47 @@ fn fold_late(inner: &Inner, id: &str, answer: Answer) {
 mod tests {
     use super::*;
 
+    fn ids(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Notes these ends in every list after `from` and before `until`. None is given up.
+    fn note_between(times: &mut PendingTimes, names: &[&str], from: Instant, until: Instant) {
+        let mut at = from + GAP_MAX;
+        while at < until {
+            assert_eq!(times.note(&ids(names), at), ids(&[]));
+            at += GAP_MAX;
+        }
+    }
+
     #[test]
     fn an_end_is_given_up_when_it_has_been_pending_for_too_long_in_all_lists_since() {
-        let ids = |names: &[&str]| -> BTreeSet<String> {
-            names.iter().map(|name| (*name).to_owned()).collect()
-        };
-        let (first, mut since) = (Instant::now(), Since::default());
-        let soon = first + END_PENDING_MAX / 2;
-        assert_eq!(since.note(&ids(&["c1", "c2"]), first), ids(&[]));
-        // The end of c2 was known meanwhile.
-        assert_eq!(since.note(&ids(&["c1"]), soon), ids(&[]));
+        let (first, mut times) = (Instant::now(), PendingTimes::default());
         let late = first + END_PENDING_MAX;
-        assert_eq!(since.note(&ids(&["c1", "c2"]), late), ids(&["c1"]));
-        assert_eq!(since.0.len(), 1, "only c2 is pending");
-        assert_eq!(since.note(&ids(&["c2"]), late + END_PENDING_MAX), ids(&["c2"]));
-        assert!(since.0.is_empty());
+        assert_eq!(times.note(&ids(&["c1", "c2"]), first), ids(&[]));
+        // The end of c2 is known meanwhile.
+        note_between(&mut times, &["c1"], first, late);
+        assert_eq!(times.note(&ids(&["c1", "c2"]), late), ids(&["c1"]));
+        assert_eq!(times.ids.len(), 1, "only c2 is pending");
+        let later = late + END_PENDING_MAX;
+        note_between(&mut times, &["c2"], late, later);
+        assert_eq!(times.note(&ids(&["c2"]), later), ids(&["c2"]));
+        assert!(times.ids.is_empty());
+    }
+
+    #[test]
+    fn a_time_without_lists_does_not_count() {
+        let (first, mut times) = (Instant::now(), PendingTimes::default());
+        let late = first + END_PENDING_MAX + Duration::from_secs(1);
+        assert_eq!(times.note(&ids(&["c1"]), first), ids(&[]));
+        assert_eq!(times.note(&ids(&["c1"]), late), ids(&[]));
+        let later = late + END_PENDING_MAX;
+        note_between(&mut times, &["c1"], late, later);
+        assert_eq!(times.note(&ids(&["c1"]), later), ids(&["c1"]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_statuses_hang_another_one_is_asked_for_within_seconds() {
+    async fn statuses_that_hang_free_their_places_for_others() {
         let pending = Arc::new(PendingEnds::new(CancellationToken::new()));
         for _ in 0..ASKED_MAX * 2 {
             let pending = pending.clone();

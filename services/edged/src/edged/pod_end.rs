@@ -24,6 +24,9 @@ const DRIVERS_WITHIN: Duration = Duration::from_secs(30);
 /// The wait between two looks whether it is known how the containers ended.
 const END_PAUSE: Duration = Duration::from_secs(1);
 
+/// The runtime gives an end up at a list, and lists are seconds apart: so much later than [`END_PENDING_MAX`] at most.
+const GIVE_UP_LAG: Duration = Duration::from_secs(15);
+
 /// The wait between two attempts.
 const DRIVER_PAUSE: Duration = Duration::from_secs(1);
 
@@ -148,7 +151,7 @@ fn runs(runtime: &NodeRuntime, pod: &PodRecord) -> bool {
 /// Waits until the runtime says how the containers of these pods ended, as long as an end may be pending: what is removed has no
 /// code any more. The end of a pod that was reported does not change by it.
 async fn await_ends(runtime: &NodeRuntime, store: &PodStore, pods: &[PodRecord]) {
-    let until = Instant::now() + END_PENDING_MAX;
+    let until = Instant::now() + END_PENDING_MAX + GIVE_UP_LAG;
     let is_awaited = |pod: &&PodRecord| {
         let state = runtime.pod(&pod.uid);
         has_pending_end(&state, &store.restart(&pod.uid))
