@@ -206,7 +206,6 @@ impl Inner {
 
     /// The ids of those runs without a status whose end has been pending for too long.
     fn overdue(&self, unsaid: &[Unsaid]) -> BTreeSet<String> {
-        let has_ended = |run: &Run| matches!(run.phase, Phase::Exited(_));
         let is_pending = |it: &&Unsaid| {
             it.run.as_ref().is_some_and(|run| !has_ended(run))
                 // An event may have shown it.
@@ -338,6 +337,8 @@ impl Inner {
                 }
             }
         }
+        // A run whose end is known waits for a place after all others: their ends may be given up.
+        ended.sort_by_key(|(_, known)| known.as_ref().is_some_and(has_ended));
         let mut asked = Vec::with_capacity(ended.len());
         for (listed, _) in &ended {
             asked.push((listed.id.clone(), listed.pod_sandbox_id.clone()));
@@ -471,6 +472,11 @@ fn readable<T>(read: Option<T>) -> Result<Option<T>, CallError> {
     let (call, code) = ("ContainerStatus", Code::DataLoss);
     let unreadable = || CallError::Failed { call, code, message: UNREADABLE.to_owned() };
     read.map(Some).ok_or_else(unreadable)
+}
+
+/// Whether it is known how the run ended.
+fn has_ended(run: &Run) -> bool {
+    matches!(run.phase, Phase::Exited(_))
 }
 
 /// Whether its end was made up.

@@ -224,7 +224,9 @@ impl Worker {
             let decode = || self.reported.as_ref().map(CompressedObject::decode);
             let id = container_id(&self.record.uid, name, attempt);
             let before: Option<&PodStatus> = before.get_or_insert_with(decode).as_ref();
-            if let Some(reported) = before.and_then(|before| reported_exit(before, &id)) {
+            let reported = before.and_then(|before| reported_exit(before, &id));
+            // This worker may have reported the one that was made up.
+            if let Some(reported) = reported.filter(|end| !end.is_unobserved()) {
                 *exit = Exit { interrupted: exit.interrupted, ..reported };
             }
         }

@@ -91,8 +91,14 @@ async fn a_job_whose_end_is_pending_does_not_run_again_in_another_sandbox() {
     use headwater_edged::runtime::{Runtime as _, SandboxState};
     let is_closed = || (runtime.pod(&uid()).sandbox == SandboxState::None).then_some(());
     until("the end of the lost sandbox", is_closed).await;
-    // A deletion waits for the code, past the grace period.
+    // A deletion waits for the code, past the grace period. Another pod becomes ready meanwhile.
     bench.edge.apply(&deleting(&pod, 0));
+    let mut later = script_pod("later", "u2", "");
+    later["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    bench.edge.apply(&later);
+    bench.edge.until_status("later", "a ready pod", is_ready).await;
+    let asked = asked_delete(&bench.edge.operations(), "web");
+    assert_eq!(asked, None, "its code is not known");
     runtime.exit(&uid(), "main", 0);
     let ended = |status: &Value| status["phase"] == "Succeeded";
     let status = bench.edge.until_status("web", "its end", ended).await;
@@ -105,19 +111,22 @@ async fn a_job_whose_end_is_pending_does_not_run_again_in_another_sandbox() {
 
 #[tokio::test]
 async fn a_job_whose_end_is_pending_does_not_fail_at_its_deadline() {
-    let job = |name: &str, uid: &str| {
+    let job = |name: &str, uid: &str, deadline: Option<u32>| {
         let mut pod = script_pod(name, uid, "");
         pod["spec"]["restartPolicy"] = json!("Never");
-        pod["spec"]["activeDeadlineSeconds"] = json!(3);
         pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+        if let Some(seconds) = deadline {
+            pod["spec"]["activeDeadlineSeconds"] = json!(seconds);
+        }
         pod
     };
-    let bench = Bench::new(&[job("web", "u1")]);
+    let bench = Bench::new(&[job("web", "u1", None)]);
     let (edged, runtime) = edged(&bench).await;
     bench.edge.until_status("web", "a running pod", is_running).await;
     runtime.hide_end(&uid(), "main");
+    bench.edge.apply(&job("web", "u1", Some(1)));
     // The deadline of a later job is later.
-    bench.edge.apply(&job("later", "u2"));
+    bench.edge.apply(&job("later", "u2", Some(1)));
     let is_late = |status: &Value| status["reason"] == "DeadlineExceeded";
     bench.edge.until_status("later", "its deadline", is_late).await;
     runtime.exit(&uid(), "main", 0);
