@@ -30,7 +30,7 @@ use crate::unknown_runs::{self, UnknownRuns};
 /// The conditions without which no pod runs, as the CRI names them.
 const CONDITIONS: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 
-/// The words for a status that is not one: the runtime has the container, so it is not gone.
+/// An answer without a readable status. The runtime has the container, so it is not gone.
 const UNREADABLE: &str = "the answer has no status that can be read";
 
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
@@ -75,7 +75,7 @@ pub(crate) struct Inner {
 
 /// A container that a list shows as ended, and that has no status at present.
 #[derive(Debug)]
-struct Unsaid {
+struct PendingEnd {
     id: String,
     /// Its run; `None`: it is no pod's.
     run: Option<Run>,
@@ -116,7 +116,7 @@ impl Silent {
     }
 
     /// Notes a run that has ended, and of which the runtime does not say how.
-    fn add_end(&mut self, id: &str, run: Option<&Run>, why: &str) {
+    fn add_pending_end(&mut self, id: &str, run: Option<&Run>, why: &str) {
         let name = run.map_or_else(String::new, |Run { pod, container, .. }| {
             format!("the end of container {container} of pod {pod}: ")
         });
@@ -167,13 +167,10 @@ impl Inner {
     pub(crate) async fn keep(&self, fact: &Fact) {
         let Fact::Exit { id, code, at } = fact else { return };
         let Some(run) = self.with(|knowledge| knowledge.run(id).cloned()) else { return };
-        let started_at = match run.phase {
-            Phase::Running { started_at } => Some(started_at),
-            Phase::EndPending { started_at } => started_at,
-            Phase::Created => None,
-            Phase::Exited(_) => return,
-        };
-        let exit = exit(&End::observed(*code, started_at, *at, run.is_oom));
+        if has_ended(&run) {
+            return;
+        }
+        let exit = exit(&End::observed(*code, run.phase.started_at(), *at, run.is_oom));
         let written = self.files.write_end(&run.pod, &run.container, run.attempt, &exit).await;
         if let Err(error) = written {
             let (container, attempt) = (&run.container, run.attempt);
@@ -205,24 +202,20 @@ impl Inner {
     }
 
     /// The ids of those runs without a status whose end has been pending for too long.
-    fn overdue(&self, unsaid: &[Unsaid]) -> BTreeSet<String> {
-        let is_pending = |it: &&Unsaid| {
+    fn overdue(&self, pending: &[PendingEnd]) -> BTreeSet<String> {
+        let is_pending = |it: &&PendingEnd| {
             it.run.as_ref().is_some_and(|run| !has_ended(run))
                 // An event may have shown it.
                 && !self.with(|knowledge| knowledge.run(&it.id).is_some_and(has_ended))
         };
         let ids: BTreeSet<String> =
-            unsaid.iter().filter(is_pending).map(|it| it.id.clone()).collect();
+            pending.iter().filter(is_pending).map(|it| it.id.clone()).collect();
         self.pending.overdue(&ids, Instant::now())
     }
 
     /// Makes up the end of a run whose end has been pending for too long. It is durable first.
     async fn give_up(&self, id: &str, run: Run, why: &str) -> Run {
-        let started_at = self.with(|knowledge| match knowledge.run(id)?.phase {
-            Phase::Running { started_at } => Some(started_at),
-            Phase::EndPending { started_at } => started_at,
-            Phase::Created | Phase::Exited(_) => None,
-        });
+        let started_at = self.with(|knowledge| knowledge.run(id)?.phase.started_at());
         let exit = Exit::unobserved(started_at);
         let (pod, container, attempt) = (&run.pod, &run.container, run.attempt);
         let code = exit.code;
@@ -344,18 +337,18 @@ impl Inner {
             asked.push((listed.id.clone(), listed.pod_sandbox_id.clone()));
         }
         let answers = pending_ends::ask(self, asked, ends_within).await;
-        let mut unsaid = Vec::new();
+        let mut pending = Vec::new();
         for ((listed, known), answer) in ended.into_iter().zip(answers) {
             match answer {
                 Ok(status) => runs.extend(status),
                 Err(why) => {
                     let run = known.map(without_end).or_else(|| self.listed_run(&listed));
-                    unsaid.push(Unsaid { id: listed.id, run, why });
+                    pending.push(PendingEnd { id: listed.id, run, why });
                 }
             }
         }
-        let overdue = self.overdue(&unsaid);
-        for Unsaid { id, run, why } in unsaid {
+        let overdue = self.overdue(&pending);
+        for PendingEnd { id, run, why } in pending {
             let run = match run {
                 Some(run) if overdue.contains(&id) => Some(self.give_up(&id, run, &why).await),
                 run => run,
@@ -363,7 +356,7 @@ impl Inner {
             // No status is wanted any more of one that was given up.
             let is_over = run.as_ref().is_some_and(is_given_up);
             if !is_over {
-                silent.add_end(&id, run.as_ref(), &why);
+                silent.add_pending_end(&id, run.as_ref(), &why);
             }
             runs.extend(run.map(|run| (id, run)));
         }
@@ -425,7 +418,7 @@ impl Inner {
         }
     }
 
-    /// The run of a status that the runtime has just given; `None` if it is no pod's.
+    /// The run of a status that the runtime has just given; `None`: the status is no pod's, or cannot be read.
     pub(crate) fn run_of(
         &self,
         status: proto::ContainerStatus,

@@ -22,13 +22,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::UNOBSERVED;
 use jiff::Timestamp;
 
 /// The reason of a run whose end the runtime did not see: the machine or the runtime stopped at that moment.
 pub const UNSEEN: &str = "Unknown";
 
 /// The reason of a run of which the runtime did not say in time how it ended, as a kubelet's.
-pub const GIVEN_UP: &str = "ContainerStatusUnknown";
+pub const GIVEN_UP: &str = UNOBSERVED;
 
 /// The reason of a run in which the kernel killed a process for memory.
 pub const OUT_OF_MEMORY: &str = "OOMKilled";
@@ -119,6 +120,18 @@ pub enum Phase {
     },
     /// It has ended.
     Exited(End),
+}
+
+impl Phase {
+    /// The time of the start, if it is known that the run started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Created => None,
+            Self::Running { started_at } => Some(*started_at),
+            Self::EndPending { started_at } => *started_at,
+            Self::Exited(end) => end.started_at,
+        }
+    }
 }
 
 /// The end of a run.

@@ -47,7 +47,7 @@ pub use drivers::{StatedDriver, VolumeDrivers};
 pub use error::RuntimeError;
 pub use images::{Image, ImageError, ImageUsage, Images, PulledImage, RegistryCredentials};
 pub use node_runtime::{NodeRuntime, RuntimeOpener};
-pub use state::{END_PENDING_MAX, Exit, PodState, RunHistory, RunState, SandboxState};
+pub use state::{END_PENDING_MAX, Exit, PodState, RunHistory, RunState, SandboxState, UNOBSERVED};
 pub use streams::{StreamAddress, StreamRequest, Streams};
 pub use usage::{
     ContainerDisk, ContainerUsage, DiskUsage, FileSystemUsage, MemoryUsage, PodDisk, PodUsage,

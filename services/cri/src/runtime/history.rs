@@ -2,7 +2,7 @@
 
 use headwater_edged::container::termination::StopSignal;
 use headwater_edged::pod::PodUid;
-use headwater_edged::runtime::{Exit, RunHistory, RunState};
+use headwater_edged::runtime::{Exit, RunHistory, RunState, UNOBSERVED};
 
 use super::CriRuntime;
 use crate::facts::START_ERROR;
@@ -68,11 +68,7 @@ impl CriRuntime {
             signal: None,
             started_at: end.started_at,
             finished_at: end.finished_at,
-            reason: if is_unseen {
-                "ContainerStatusUnknown".to_owned()
-            } else {
-                end.reason.clone()
-            },
+            reason: if is_unseen { UNOBSERVED.to_owned() } else { end.reason.clone() },
             message: left.or(words),
             interrupted,
         }

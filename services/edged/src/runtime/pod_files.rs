@@ -347,7 +347,7 @@ impl PodFiles {
 
     /// Removes the end of a process whose start was cut off: another run has its number.
     pub fn remove_end(&self, pod: &PodUid, container: &str, attempt: u32) {
-        // It is read of a run only whose end the runtime has lost.
+        // If it stays, a status of the next run counts before it.
         let _ = fs::remove_file(self.0.paths.run(pod, container, attempt).join(END_FILE));
     }
 

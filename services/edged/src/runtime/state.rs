@@ -63,7 +63,7 @@ pub enum RunState {
         started_at: Timestamp,
     },
     /// It has ended, and the runtime does not say yet how. Nothing is decided that follows from its end: it is neither stopped nor
-    /// started again. After [`END_PENDING_MAX`] the end is one that was not observed.
+    /// started again. After [`END_PENDING_MAX`] the end is a made-up one.
     EndPending {
         /// The time of its start, if it is known.
         started_at: Option<Timestamp>,
@@ -93,8 +93,8 @@ pub struct Exit {
     pub interrupted: bool,
 }
 
-/// An end is pending for so long at most, since this process has seen it: a runtime that hangs is started again within minutes,
-/// and a status that is damaged never comes.
+/// The longest time that an end is pending. It counts from the first list of this process that shows it. A runtime that hangs is
+/// restarted within minutes; a damaged status never comes.
 pub const END_PENDING_MAX: Duration = Duration::from_mins(5);
 
 /// The exit code of a command that cannot be started, as Docker and containerd report it.
@@ -104,7 +104,7 @@ const START_ERROR_CODE: i32 = 128;
 const KILLED_CODE: i32 = 137;
 
 /// A kubelet's reason of an end that nothing saw.
-const UNOBSERVED: &str = "ContainerStatusUnknown";
+pub const UNOBSERVED: &str = "ContainerStatusUnknown";
 
 impl Exit {
     /// Whether the container ended with exit code zero.
