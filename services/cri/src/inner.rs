@@ -180,24 +180,22 @@ impl Inner {
 
     /// The end of a run that the runtime has lost, or does not say at present, if it was written down.
     fn restore(&self, run: Run) -> Run {
-        let (started_at, is_status, is_said) = match &run.phase {
-            Phase::Exited(end) => (end.started_at, true, !end.is_unseen()),
-            Phase::EndPending { started_at } => (*started_at, false, false),
-            Phase::Created | Phase::Running { .. } => return run,
-        };
+        if matches!(run.phase, Phase::Created | Phase::Running { .. }) {
+            return run;
+        }
         let Some(exit) = self.files.end(&run.pod, &run.container, run.attempt) else { return run };
         // It may have been reported: no later word counts.
         if exit.is_unobserved() {
             return Run { phase: Phase::Exited(end(exit, true)), ..run };
         }
-        if is_said {
-            return run;
-        }
-        let exit = Exit { started_at: exit.started_at.or(started_at), ..exit };
-        // The process of a start that was cut off ends, too: only a status says how the run ended.
-        if !is_status && exit.started_at.is_none() {
-            return run;
-        }
+        let started_at = exit.started_at.or(run.phase.started_at());
+        let is_status = match &run.phase {
+            Phase::Exited(end) if end.is_unseen() => true,
+            // The process of a start that was cut off ends, too: only a status says how the run ended.
+            Phase::EndPending { .. } if started_at.is_some() => false,
+            _ => return run,
+        };
+        let exit = Exit { started_at, ..exit };
         Run { phase: Phase::Exited(end(exit, is_status)), ..run }
     }
 

@@ -122,20 +122,18 @@ impl ContainerTracker {
         self.start_error = None;
     }
 
-    /// The runs of a container that the runtime does not have any more, if nothing says how the latest one ended: nothing will.
-    pub(super) fn lost_runs(&self) -> Option<RunHistory> {
+    /// The runs of a container that the runtime does not have any more, if it is not known how the latest one ended: nothing will
+    /// show it. Its end stays the one that is observed now.
+    pub(super) fn lost_runs(&mut self) -> Option<RunHistory> {
         let runs = self.runs.as_ref()?;
         let state = match &runs.state {
             RunState::EndPending { started_at } => RunState::Exited(Exit::unobserved(*started_at)),
             RunState::Exited(exit) if self.is_lost || exit.is_unobserved() => runs.state.clone(),
             RunState::Exited(_) | RunState::Running { .. } => return None,
         };
-        Some(RunHistory { state, ..runs.clone() })
-    }
-
-    /// Records that the runtime does not have the latest run any more: its end stays the one that is observed now.
-    pub(super) fn set_lost(&mut self) {
+        let lost = RunHistory { state, ..runs.clone() };
         self.is_lost = true;
+        Some(lost)
     }
 
     /// Continues from the status that an earlier worker reported of the latest run: the restart of
@@ -452,7 +450,6 @@ mod tests {
         assert_eq!(tracker.lost_runs(), Some(lost), "it stays the same end");
         // An earlier worker has reported another one.
         let reported = runs(0, RunState::Exited(Exit::observed(3, None, time)));
-        tracker.set_lost();
         tracker.observe(reported.clone(), now);
         assert_eq!(tracker.lost_runs(), Some(reported));
         tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);

@@ -164,15 +164,14 @@ impl Worker {
         let mut state = self.shared.runtime.pod(&self.record.uid);
         self.forget_superseded_runs(&state).await;
         self.add_former_runs(pod, &mut state);
-        let gone = self.containers.iter().filter(|(name, _)| !state.containers.contains_key(*name));
-        let lost = gone.filter_map(|(name, tracker)| Some((name.clone(), tracker.lost_runs()?)));
-        let lost: Vec<_> = lost.collect();
-        for (name, _) in &lost {
-            if let Some(tracker) = self.containers.get_mut(name) {
-                tracker.set_lost();
+        for (name, tracker) in &mut self.containers {
+            if state.containers.contains_key(name) {
+                continue;
+            }
+            if let Some(runs) = tracker.lost_runs() {
+                state.containers.insert(name.clone(), runs);
             }
         }
-        state.containers.extend(lost);
         self.keep_reported_ends(&mut state);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
