@@ -136,7 +136,7 @@ pub(crate) fn listed_run(listed: &Container, node: &NodeFacts) -> Option<Run> {
 }
 
 /// Whether what has these annotations was made since the machine went up.
-fn is_of_boot(annotations: &HashMap<String, String>, node: &NodeFacts) -> bool {
+pub(crate) fn is_of_boot(annotations: &HashMap<String, String>, node: &NodeFacts) -> bool {
     annotations.get(BOOT).is_some_and(|boot| *boot == node.boot_id)
 }
 

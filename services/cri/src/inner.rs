@@ -79,7 +79,9 @@ struct PendingEnd {
     id: String,
     /// Its run; `None`: it is no pod's.
     run: Option<Run>,
-    /// Why it has none.
+    /// It was made since the machine went up.
+    is_of_boot: bool,
+    /// Why it has no status.
     why: String,
 }
 
@@ -211,13 +213,19 @@ impl Inner {
         self.pending.overdue(&ids, Instant::now())
     }
 
-    /// Makes up the end of a run whose end has been pending for too long. It is durable first.
-    async fn give_up(&self, id: &str, run: Run, why: &str) -> Run {
+    /// Makes up the end of a run whose end has been pending for too long. It is durable first. A run of an earlier boot is no
+    /// failure of its container: the machine went down under it.
+    async fn give_up(&self, id: &str, run: Run, is_of_boot: bool, why: &str) -> Run {
         let started_at = self.with(|knowledge| knowledge.run(id)?.phase.started_at());
         let exit = Exit::unobserved(started_at);
         let (pod, container, attempt) = (&run.pod, &run.container, run.attempt);
         let code = exit.code;
         tracing::warn!(%pod, container, attempt, code, why, "the end of a container is made up");
+        if !is_of_boot
+            && let Err(error) = self.files.mark_interrupted(pod, container, attempt).await
+        {
+            tracing::warn!(%error, container, attempt, "a run of an earlier boot counts as a failure");
+        }
         let written = self.files.write_end(pod, container, attempt, &exit).await;
         if let Err(error) = written {
             tracing::warn!(%error, container, attempt, "the end of a container is not written down");
@@ -341,14 +349,17 @@ impl Inner {
                 Ok(status) => runs.extend(status),
                 Err(why) => {
                     let run = known.map(without_end).or_else(|| self.listed_run(&listed));
-                    pending.push(PendingEnd { id: listed.id, run, why });
+                    let is_of_boot = facts::is_of_boot(&listed.annotations, &self.node());
+                    pending.push(PendingEnd { id: listed.id, run, is_of_boot, why });
                 }
             }
         }
         let overdue = self.overdue(&pending);
-        for PendingEnd { id, run, why } in pending {
+        for PendingEnd { id, run, is_of_boot, why } in pending {
             let run = match run {
-                Some(run) if overdue.contains(&id) => Some(self.give_up(&id, run, &why).await),
+                Some(run) if overdue.contains(&id) => {
+                    Some(self.give_up(&id, run, is_of_boot, &why).await)
+                }
                 run => run,
             };
             // No status is wanted any more of one that was given up.
