@@ -214,8 +214,9 @@ impl Planner<'_> {
 
     /// Whether the last step waits until it is known how a container ended. What is removed has no code any more, so an object
     /// is deleted afterwards; without an object there is nothing to report to, and the code changes nothing about a pod whose last
-    /// status was reported. The status of a pod that has failed still shows how its containers ended. A machine that stops does not wait for longer than for what runs: the next pod
-    /// worker asks again. The runtime gives a pending end up, so no wait is without end.
+    /// status was reported. The status of a pod that has failed still shows how its containers ended. A machine that stops does
+    /// not wait for longer than for what runs: the next pod worker asks again. The runtime gives a pending end up, so no wait is
+    /// without end.
     fn awaits_end(&mut self, deadline: Instant, then: FinalStep) -> bool {
         let is_pending = self.facts.containers.values().any(ContainerFacts::is_end_pending);
         if self.facts.is_final || !is_pending {
