@@ -83,12 +83,12 @@ impl PendingTimes {
 }
 
 /// A container that is being asked for, until this is dropped.
-struct Asked {
+struct StatusQuery {
     inner: Arc<Inner>,
     id: String,
 }
 
-impl Asked {
+impl StatusQuery {
     /// Notes that the container is asked for; `None` if it is already.
     fn begin(inner: &Arc<Inner>, id: &str) -> Option<Self> {
         let is_new = inner.pending.with(|ids| ids.insert(id.to_owned()));
@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for StatusQuery {
     fn drop(&mut self) {
         self.inner.pending.with(|ids| ids.remove(&self.id));
     }
@@ -172,13 +172,13 @@ pub(crate) async fn ask(
 
 /// Begins to ask how a container has ended; `None` if it is being asked for.
 fn begin(inner: &Arc<Inner>, id: String, sandbox: String) -> Option<oneshot::Receiver<Answer>> {
-    let asked = Asked::begin(inner, &id)?;
+    let query = StatusQuery::begin(inner, &id)?;
     let (answer, answered) = oneshot::channel();
     let inner = inner.clone();
     tokio::spawn(async move {
         let asking = inner.pending.in_turn(|| inner.run_status(&id, &sandbox));
         let Some(status) = inner.pending.stop.run_until_cancelled(asking).await else { return };
-        drop(asked);
+        drop(query);
         if let Err(status) = answer.send(status) {
             fold_late(&inner, &id, status);
         }

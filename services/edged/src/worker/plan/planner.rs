@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 
 use super::super::go_duration::go_duration;
-use super::facts::{ContainerFacts, ImageState, Outcome, PodFacts, Run, Sandbox, Stopping};
+use super::facts::{ContainerFacts, ImageState, PodFacts, Run, Sandbox, Stopping};
 use super::outcome::initialized;
 use super::step::{Action, Fate, FinalStep, Plan};
 use crate::container::WaitReason;

@@ -407,9 +407,9 @@ fn a_container_whose_end_is_pending_stays_as_it_was_reported_and_is_not_ready() 
 }
 
 /// The state of a container, its last state, whether it is ready, and its id.
-type Stated = (Option<ContainerState>, Option<ContainerState>, bool, Option<String>);
+type ReportedStates = (Option<ContainerState>, Option<ContainerState>, bool, Option<String>);
 
-fn states(status: &PodStatus) -> Vec<Stated> {
+fn states(status: &PodStatus) -> Vec<ReportedStates> {
     let all = [&status.init_container_statuses, &status.container_statuses];
     let all = all.into_iter().flatten().flatten();
     all.map(|it| (it.state.clone(), it.last_state.clone(), it.ready, it.container_id.clone()))
