@@ -167,15 +167,16 @@ async fn one_ended_container_stays_and_nothing_of_a_pod_without_a_record() {
     bench.edge.apply(&pod);
     bench.status("job", "its success", |status| status["phase"] == "Succeeded").await;
     assert_eq!(bench.starts("job"), 4);
-    // Its sandbox, and the last run.
-    let two = || async { (containers(&containerd).len() == 2).then_some(()) };
-    assert!(until(two).await.is_some(), "{:?}", containers(&containerd));
     let logs = bench.edged_dir().join(format!("logs/shop_job_{}/job", uid("job")));
     let names = || -> BTreeSet<String> {
         let entries = logs.read_dir().into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     };
-    assert_eq!(names(), BTreeSet::from(["3.log".to_owned()]));
+    // Its sandbox, and the last run with its log. The log of a run goes after its container.
+    let last = BTreeSet::from(["3.log".to_owned()]);
+    let only_last =
+        || async { (containers(&containerd).len() == 2 && names() == last).then_some(()) };
+    assert!(until(only_last).await.is_some(), "{:?} {:?}", containers(&containerd), names());
     let files = crate::bench::log_files(&edged, "job", true);
     assert_eq!(files, [logs.join("3.log")], "the last run that ended is the one before");
 
