@@ -6,7 +6,7 @@ use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::RuntimeError;
 
 use crate::client::CallError;
-use crate::knowledge::{Fact, Knowledge, Phase, Run};
+use crate::knowledge::{Fact, Knowledge, Run};
 use crate::proto::RemoveContainerRequest;
 use crate::runtime::CriRuntime;
 
@@ -31,7 +31,7 @@ fn leavings(knowledge: &Knowledge, keep: usize, known: &BTreeSet<PodUid>) -> Lea
             let (mut ended, other): (Vec<_>, Vec<_>) = knowledge
                 .runs_of(&pod, container)
                 .into_iter()
-                .partition(|(_, run)| matches!(run.phase, Phase::Exited(_)));
+                .partition(|(_, run)| run.has_ended());
             staying.extend(other.into_iter().map(|(_, run)| run.sandbox.as_str()));
             // The newest run has the number from which the next one counts.
             let kept = if is_known { keep.max(1) } else { 0 };
@@ -99,7 +99,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::knowledge::Sandbox;
+    use crate::knowledge::{Phase, Sandbox};
 
     fn uid(name: &str) -> PodUid {
         PodUid::try_from(name.to_owned()).expect("a UID")

@@ -10,7 +10,6 @@ use headwater_edged::runtime::Exit;
 use headwater_edged::runtime::pod_files::PodFiles;
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
 use tonic::Code;
 
 use crate::cgroups::Cgroups;
@@ -73,21 +72,9 @@ pub(crate) struct Inner {
     pub(crate) lists: tokio::sync::Mutex<()>,
 }
 
-/// A container that a list shows as ended, and that has no status at present.
-#[derive(Debug)]
-struct PendingEnd {
-    id: String,
-    /// Its run; `None`: it is no pod's.
-    run: Option<Run>,
-    /// It was made since the machine went up.
-    is_of_boot: bool,
-    /// Why it has no status.
-    why: String,
-}
-
 /// What has no status during a list, by id, and why.
 #[derive(Debug, Default)]
-struct Silent {
+pub(crate) struct Silent {
     ids: BTreeMap<String, String>,
     /// The statuses that were late.
     late: usize,
@@ -118,7 +105,7 @@ impl Silent {
     }
 
     /// Notes a run that has ended, and of which the runtime does not say how.
-    fn add_pending_end(&mut self, id: &str, run: Option<&Run>, why: &str) {
+    pub(crate) fn add_pending_end(&mut self, id: &str, run: Option<&Run>, why: &str) {
         let name = run.map_or_else(String::new, |Run { pod, container, .. }| {
             format!("the end of container {container} of pod {pod}: ")
         });
@@ -169,7 +156,7 @@ impl Inner {
     pub(crate) async fn keep(&self, fact: &Fact) {
         let Fact::Exit { id, code, at } = fact else { return };
         let Some(run) = self.with(|knowledge| knowledge.run(id).cloned()) else { return };
-        if has_ended(&run) {
+        if run.has_ended() {
             return;
         }
         let exit = exit(&End::observed(*code, run.phase.started_at(), *at, run.is_oom));
@@ -199,38 +186,6 @@ impl Inner {
         };
         let exit = Exit { started_at, ..exit };
         Run { phase: Phase::Exited(end(exit, is_status)), ..run }
-    }
-
-    /// The ids of those runs without a status whose end has been pending for too long.
-    fn overdue(&self, pending: &[PendingEnd]) -> BTreeSet<String> {
-        let is_pending = |it: &&PendingEnd| {
-            it.run.as_ref().is_some_and(|run| !has_ended(run))
-                // An event may have shown it.
-                && !self.with(|knowledge| knowledge.run(&it.id).is_some_and(has_ended))
-        };
-        let ids: BTreeSet<String> =
-            pending.iter().filter(is_pending).map(|it| it.id.clone()).collect();
-        self.pending.overdue(&ids, Instant::now())
-    }
-
-    /// Makes up the end of a run whose end has been pending for too long. It is durable first. A run of an earlier boot is no
-    /// failure of its container: the machine went down under it.
-    async fn give_up(&self, id: &str, run: Run, is_of_boot: bool, why: &str) -> Run {
-        let started_at = self.with(|knowledge| knowledge.run(id)?.phase.started_at());
-        let exit = Exit::unobserved(started_at);
-        let (pod, container, attempt) = (&run.pod, &run.container, run.attempt);
-        let code = exit.code;
-        tracing::warn!(%pod, container, attempt, code, why, "the end of a container is made up");
-        if !is_of_boot
-            && let Err(error) = self.files.mark_interrupted(pod, container, attempt).await
-        {
-            tracing::warn!(%error, container, attempt, "a run of an earlier boot counts as a failure");
-        }
-        let written = self.files.write_end(pod, container, attempt, &exit).await;
-        if let Err(error) = written {
-            tracing::warn!(%error, container, attempt, "the end of a container is not written down");
-        }
-        Run { phase: Phase::Exited(end(exit, true)), ..run }
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<String>) {
@@ -336,46 +291,14 @@ impl Inner {
                 }
             }
         }
-        // A run whose end is known waits for a place after all others: their ends may be given up.
-        ended.sort_by_key(|(_, known)| known.as_ref().is_some_and(has_ended));
-        let mut asked = Vec::with_capacity(ended.len());
-        for (listed, _) in &ended {
-            asked.push((listed.id.clone(), listed.pod_sandbox_id.clone()));
-        }
-        let answers = pending_ends::ask(self, asked, ends_within).await;
-        let mut pending = Vec::new();
-        for ((listed, known), answer) in ended.into_iter().zip(answers) {
-            match answer {
-                Ok(status) => runs.extend(status),
-                Err(why) => {
-                    let run = known.map(without_end).or_else(|| self.listed_run(&listed));
-                    let is_of_boot = facts::is_of_boot(&listed.annotations, &self.node());
-                    pending.push(PendingEnd { id: listed.id, run, is_of_boot, why });
-                }
-            }
-        }
-        let overdue = self.overdue(&pending);
-        for PendingEnd { id, run, is_of_boot, why } in pending {
-            let run = match run {
-                Some(run) if overdue.contains(&id) => {
-                    Some(self.give_up(&id, run, is_of_boot, &why).await)
-                }
-                run => run,
-            };
-            // No status is wanted any more of one that was given up.
-            let is_over = run.as_ref().is_some_and(is_given_up);
-            if !is_over {
-                silent.add_pending_end(&id, run.as_ref(), &why);
-            }
-            runs.extend(run.map(|run| (id, run)));
-        }
+        runs.extend(pending_ends::ended_runs(self, ended, ends_within, &mut silent).await);
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
         Ok(())
     }
 
     /// A run as a list has it; `None` if it is no pod's.
-    fn listed_run(&self, listed: &proto::Container) -> Option<Run> {
+    pub(crate) fn listed_run(&self, listed: &proto::Container) -> Option<Run> {
         facts::listed_run(listed, &self.node()).map(|run| self.restore(run))
     }
 
@@ -457,7 +380,7 @@ fn exit(end: &End) -> Exit {
 }
 
 /// An end that the pod worker's files have.
-fn end(exit: Exit, is_status: bool) -> End {
+pub(crate) fn end(exit: Exit, is_status: bool) -> End {
     End {
         code: exit.code,
         started_at: exit.started_at,
@@ -476,24 +399,9 @@ fn readable<T>(read: Option<T>) -> Result<Option<T>, CallError> {
     read.map(Some).ok_or_else(unreadable)
 }
 
-/// Whether it is known how the run ended.
-fn has_ended(run: &Run) -> bool {
-    matches!(run.phase, Phase::Exited(_))
-}
-
-/// Whether its end was made up.
-fn is_given_up(run: &Run) -> bool {
-    matches!(&run.phase, Phase::Exited(end) if end.is_given_up())
-}
-
 /// Whether a status would say nothing new of the sandbox.
 fn is_current(known: &Sandbox, listed: PodSandboxState) -> bool {
     known.is_ready == (listed == PodSandboxState::SandboxReady)
-}
-
-/// What a list says of a known run that has ended.
-fn without_end(known: Run) -> Run {
-    Run { phase: Phase::EndPending { started_at: None }, ..known }
 }
 
 /// Whether a status would say nothing new of the run.

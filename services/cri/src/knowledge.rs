@@ -134,6 +134,18 @@ impl Phase {
     }
 }
 
+impl Run {
+    /// Whether it is known how it ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Exited(_))
+    }
+
+    /// Whether its [end was made up](End::is_given_up).
+    pub fn is_given_up(&self) -> bool {
+        matches!(&self.phase, Phase::Exited(end) if end.is_given_up())
+    }
+}
+
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
@@ -334,10 +346,7 @@ impl Knowledge {
         }
         let run = &mut self.runs.get_mut(id)?.value;
         match run.phase {
-            Phase::Running { started_at } => {
-                run.phase = Phase::Exited(End::observed(code, Some(started_at), at, run.is_oom));
-            }
-            Phase::EndPending { started_at: Some(started_at) } => {
+            Phase::Running { started_at } | Phase::EndPending { started_at: Some(started_at) } => {
                 run.phase = Phase::Exited(End::observed(code, Some(started_at), at, run.is_oom));
             }
             // The process may be that of a start that was cut off.
@@ -434,7 +443,7 @@ fn merge(old: &Run, new: Run) -> Run {
     if matches!(new.phase, Phase::EndPending { .. }) {
         return after_list(old);
     }
-    if matches!(&old.phase, Phase::Exited(end) if end.is_given_up()) {
+    if old.is_given_up() {
         return old.clone();
     }
     let is_oom = old.is_oom || new.is_oom;
@@ -485,8 +494,9 @@ fn merge(old: &Run, new: Run) -> Run {
 /// A run after a list that has it as ended, and says no more of it than is known.
 fn after_list(old: &Run) -> Run {
     let phase = match &old.phase {
-        Phase::Created => Phase::EndPending { started_at: None },
-        Phase::Running { started_at } => Phase::EndPending { started_at: Some(*started_at) },
+        Phase::Created | Phase::Running { .. } => {
+            Phase::EndPending { started_at: old.phase.started_at() }
+        }
         Phase::EndPending { .. } | Phase::Exited(_) => old.phase.clone(),
     };
     Run { phase, ..old.clone() }

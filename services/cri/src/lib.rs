@@ -22,6 +22,7 @@
 //! | `collection` | runs and sandboxes that nothing needs |
 //! | `runtime_facts` | what the runtime says of itself |
 //! | `unknown_runs` | containers whose state the runtime has lost |
+//! | `id_claims` | ids that have a task each |
 //! | `pending_ends` | containers of which the runtime does not say yet how they ended |
 //! | `pod_names` | pods by the labels of what runs for them |
 //! | [`proto`] | the interface on the wire |
@@ -32,6 +33,7 @@ pub mod client;
 mod cni_results;
 mod collection;
 mod facts;
+mod id_claims;
 mod image_cache;
 pub mod images;
 mod inner;

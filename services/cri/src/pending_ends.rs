@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headwater_edged::runtime::END_PENDING_MAX;
+use headwater_edged::runtime::{END_PENDING_MAX, Exit};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::CallError;
-use crate::inner::Inner;
-use crate::knowledge::{Fact, Run};
+use crate::facts;
+use crate::id_claims::IdClaims;
+use crate::inner::{self, Inner, Silent};
+use crate::knowledge::{Fact, Phase, Run};
+use crate::proto::Container;
 
 /// A list waits so long for the statuses of all containers that have ended: a runtime gives them within milliseconds, and the
 /// news of other pods wait meanwhile.
@@ -43,8 +46,7 @@ const AWAITED: &str = "its status is awaited";
 /// The containers that are asked for.
 #[derive(Debug)]
 pub(crate) struct PendingEnds {
-    /// Their ids: those with a task, whether it has a place yet or not.
-    ids: Mutex<BTreeSet<String>>,
+    ids: IdClaims,
     /// Those of the latest list that are pending.
     times: Mutex<PendingTimes>,
     places: Semaphore,
@@ -82,24 +84,16 @@ impl PendingTimes {
     }
 }
 
-/// A container that is being asked for, until this is dropped.
-struct StatusQuery {
-    inner: Arc<Inner>,
+/// A container that a list shows as ended, and that has no status at present.
+#[derive(Debug)]
+struct PendingEnd {
     id: String,
-}
-
-impl StatusQuery {
-    /// Notes that the container is asked for; `None` if it is already.
-    fn begin(inner: &Arc<Inner>, id: &str) -> Option<Self> {
-        let is_new = inner.pending.with(|ids| ids.insert(id.to_owned()));
-        is_new.then(|| Self { inner: inner.clone(), id: id.to_owned() })
-    }
-}
-
-impl Drop for StatusQuery {
-    fn drop(&mut self) {
-        self.inner.pending.with(|ids| ids.remove(&self.id));
-    }
+    /// Its run; `None`: it is no pod's.
+    run: Option<Run>,
+    /// It was made since the machine went up.
+    is_of_boot: bool,
+    /// Why it has no status.
+    why: String,
 }
 
 /// The run by its status; `None`: it is gone.
@@ -109,7 +103,7 @@ impl PendingEnds {
     /// Asks for nothing any more after `stop`.
     pub(crate) fn new(stop: CancellationToken) -> Self {
         Self {
-            ids: Mutex::default(),
+            ids: IdClaims::default(),
             times: Mutex::default(),
             places: Semaphore::new(ASKED_MAX),
             slow_places: Semaphore::new(SLOW_MAX),
@@ -139,46 +133,108 @@ impl PendingEnds {
         let _place = self.slow_places.acquire().await;
         ask().await
     }
-
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
-        // The set is whole even if a thread died.
-        work(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
-/// Asks how each of these containers has ended, which are named by their ids and those of their sandboxes. Waits for the statuses
-/// until all are there or `within` is over; then the answer is why one is missing. What comes later is folded when it comes.
-pub(crate) async fn ask(
+/// The runs of these containers, which a list shows as ended, each with what is known of it. Asks how each has ended, and waits
+/// for the statuses until all are there or `within` is over. An end that no status says then is pending, or made up after
+/// [`END_PENDING_MAX`]. What comes later is folded when it comes.
+pub(crate) async fn ended_runs(
     inner: &Arc<Inner>,
-    ended: Vec<(String, String)>,
+    mut ended: Vec<(Container, Option<Run>)>,
     within: Duration,
-) -> Vec<Result<Option<(String, Run)>, String>> {
+    silent: &mut Silent,
+) -> Vec<(String, Run)> {
     let until = Instant::now() + within;
-    let asked: Vec<_> = ended.into_iter().map(|(id, sandbox)| begin(inner, id, sandbox)).collect();
-    let mut answers = Vec::with_capacity(asked.len());
-    for answered in asked {
-        let answer = match answered {
-            Some(answered) => timeout_at(until, answered).await.ok().and_then(Result::ok),
-            None => None,
-        };
-        answers.push(match answer {
-            Some(Ok(status)) => Ok(status),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err(AWAITED.to_owned()),
-        });
+    // A run whose end is known waits for a place after all others: their ends may be given up.
+    ended.sort_by_key(|(_, known)| known.as_ref().is_some_and(Run::has_ended));
+    let mut asked = Vec::with_capacity(ended.len());
+    for (listed, known) in ended {
+        let answer = begin(inner, listed.id.clone(), listed.pod_sandbox_id.clone());
+        asked.push((listed, known, answer));
     }
-    answers
+    let (mut runs, mut pending) = (Vec::new(), Vec::new());
+    for (listed, known, answer) in asked {
+        match awaited(answer, until).await {
+            Ok(run) => runs.extend(run),
+            Err(why) => pending.push(without_status(inner, listed, known, why)),
+        }
+    }
+    let overdue = overdue(inner, &pending);
+    for PendingEnd { id, run, is_of_boot, why } in pending {
+        let run = match run {
+            Some(run) if overdue.contains(&id) => {
+                Some(give_up(inner, &id, run, is_of_boot, &why).await)
+            }
+            run => run,
+        };
+        // No status is wanted any more of one that was given up.
+        if !run.as_ref().is_some_and(Run::is_given_up) {
+            silent.add_pending_end(&id, run.as_ref(), &why);
+        }
+        runs.extend(run.map(|run| (id, run)));
+    }
+    runs
+}
+
+/// The answer, if it comes before `until`, or why there is none.
+async fn awaited(
+    answer: Option<oneshot::Receiver<Answer>>,
+    until: Instant,
+) -> Result<Option<(String, Run)>, String> {
+    let answer = match answer {
+        Some(answer) => timeout_at(until, answer).await.ok().and_then(Result::ok),
+        None => None,
+    };
+    answer
+        .map_or_else(|| Err(AWAITED.to_owned()), |answer| answer.map_err(|error| error.to_string()))
+}
+
+/// What a list shows of a container without a status.
+fn without_status(inner: &Inner, listed: Container, known: Option<Run>, why: String) -> PendingEnd {
+    let known = known.map(|run| Run { phase: Phase::EndPending { started_at: None }, ..run });
+    let run = known.or_else(|| inner.listed_run(&listed));
+    let is_of_boot = facts::is_of_boot(&listed.annotations, &inner.node());
+    PendingEnd { id: listed.id, run, is_of_boot, why }
+}
+
+/// The ids of those runs whose end has been pending for too long.
+fn overdue(inner: &Inner, pending: &[PendingEnd]) -> BTreeSet<String> {
+    let is_pending = |it: &&PendingEnd| {
+        it.run.as_ref().is_some_and(|run| !run.has_ended())
+            // An event may have shown it.
+            && !inner.with(|knowledge| knowledge.run(&it.id).is_some_and(Run::has_ended))
+    };
+    let ids: BTreeSet<String> = pending.iter().filter(is_pending).map(|it| it.id.clone()).collect();
+    inner.pending.overdue(&ids, Instant::now())
+}
+
+/// Makes up the end of a run whose end has been pending for too long. It is durable first. A run of an earlier boot is no failure of
+/// its container: the machine went down under it.
+async fn give_up(inner: &Inner, id: &str, run: Run, is_of_boot: bool, why: &str) -> Run {
+    let started_at = inner.with(|knowledge| knowledge.run(id)?.phase.started_at());
+    let exit = Exit::unobserved(started_at);
+    let (pod, container, attempt) = (&run.pod, &run.container, run.attempt);
+    let code = exit.code;
+    tracing::warn!(%pod, container, attempt, code, why, "the end of a container is made up");
+    if !is_of_boot && let Err(error) = inner.files.mark_interrupted(pod, container, attempt).await {
+        tracing::warn!(%error, container, attempt, "a run of an earlier boot counts as a failure");
+    }
+    let written = inner.files.write_end(pod, container, attempt, &exit).await;
+    if let Err(error) = written {
+        tracing::warn!(%error, container, attempt, "the end of a container is not written down");
+    }
+    Run { phase: Phase::Exited(inner::end(exit, true)), ..run }
 }
 
 /// Begins to ask how a container has ended; `None` if it is being asked for.
 fn begin(inner: &Arc<Inner>, id: String, sandbox: String) -> Option<oneshot::Receiver<Answer>> {
-    let query = StatusQuery::begin(inner, &id)?;
+    let claim = inner.pending.ids.claim(&id)?;
     let (answer, answered) = oneshot::channel();
     let inner = inner.clone();
     tokio::spawn(async move {
         let asking = inner.pending.in_turn(|| inner.run_status(&id, &sandbox));
         let Some(status) = inner.pending.stop.run_until_cancelled(asking).await else { return };
-        drop(query);
+        drop(claim);
         if let Err(status) = answer.send(status) {
             fold_late(&inner, &id, status);
         }

@@ -134,7 +134,7 @@ impl CriRuntime {
         let old: Vec<(String, Run)> = inner.with(|knowledge| {
             let mut runs = knowledge.runs_of(pod, container);
             runs.truncate(runs.len().saturating_sub(2));
-            let ended = runs.into_iter().filter(|(_, run)| matches!(run.phase, Phase::Exited(_)));
+            let ended = runs.into_iter().filter(|(_, run)| run.has_ended());
             ended.map(|(id, run)| (id.to_owned(), run.clone())).collect()
         });
         for (id, run) in old {
@@ -518,7 +518,7 @@ impl Runtime for CriRuntime {
             // The news of its end may have been lost. A run that has ended by itself is not interrupted.
             let status = self.inner.run_status(&container_id, &run.sandbox);
             if let Ok(Ok(Some((id, run)))) = timeout(ENDS_WITHIN, status).await
-                && matches!(run.phase, Phase::Exited(_))
+                && run.has_ended()
             {
                 self.inner.learn(Fact::Run(id, run));
                 return Err(not_running());

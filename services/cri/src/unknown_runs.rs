@@ -1,12 +1,12 @@
 //! Containers that the runtime has in an unknown state. They are ended, as by a kubelet, each in a task of its own: a call that
 //! hangs keeps no list waiting.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
 use crate::client::CallError;
+use crate::id_claims::IdClaims;
 use crate::inner::Inner;
 use crate::knowledge::{Phase, Run};
 use crate::proto::{Container, ContainerState, ContainerStatusRequest, StopContainerRequest};
@@ -17,21 +17,13 @@ const ENDS_MAX: usize = 4;
 /// The containers that are being ended.
 #[derive(Debug)]
 pub(crate) struct UnknownRuns {
-    /// Their ids: those with a task, whether it has a place yet or not.
-    ids: Mutex<BTreeSet<String>>,
+    ids: IdClaims,
     places: Semaphore,
 }
 
 impl Default for UnknownRuns {
     fn default() -> Self {
-        Self { ids: Mutex::default(), places: Semaphore::new(ENDS_MAX) }
-    }
-}
-
-impl UnknownRuns {
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
-        // The set is whole even if a thread died.
-        work(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+        Self { ids: IdClaims::default(), places: Semaphore::new(ENDS_MAX) }
     }
 }
 
@@ -39,9 +31,7 @@ impl UnknownRuns {
 /// failed.
 pub(crate) fn end(inner: &Arc<Inner>, listed: &Container) {
     let (id, sandbox) = (listed.id.clone(), listed.pod_sandbox_id.clone());
-    if !inner.unknown.with(|ids| ids.insert(id.clone())) {
-        return;
-    }
+    let Some(claim) = inner.unknown.ids.claim(&id) else { return };
     let inner = inner.clone();
     tokio::spawn(async move {
         let ended = {
@@ -49,7 +39,7 @@ pub(crate) fn end(inner: &Arc<Inner>, listed: &Container) {
             let _place = inner.unknown.places.acquire().await;
             end_run(&inner, &id, &sandbox).await
         };
-        inner.unknown.with(|ids| ids.remove(&id));
+        drop(claim);
         match ended {
             Ok(()) => inner.relist_soon.notify_one(),
             Err(error) => tracing::warn!(%error, id, "a container in an unknown state stays"),
