@@ -254,15 +254,11 @@ impl Evictor {
             }
         };
         let pods = self.pods.list().await;
-        let found: Vec<(Candidate, &Pod, &PodUsage)> =
+        let mut found: Vec<(Candidate, &Pod, &PodUsage)> =
             pods.iter().filter_map(|pod| candidate(pod, &used, one_disk)).collect();
         // A pod that may have ended well is not evicted, and keeps no other from its eviction meanwhile.
-        let awaits_ends = |pod: &PodUid| self.shared.runtime.pod(pod).awaits_ends();
-        let candidates: Vec<Candidate> = found
-            .iter()
-            .filter(|(it, ..)| !awaits_ends(&it.pod))
-            .map(|(it, ..)| it.clone())
-            .collect();
+        found.retain(|(it, ..)| !self.shared.runtime.pod(&it.pod).awaits_ends());
+        let candidates: Vec<Candidate> = found.iter().map(|(it, ..)| it.clone()).collect();
         let Some(first) = ranking::first(shortage.signal, &candidates) else {
             return tracing::debug!(?shortage, "no pod can be evicted for it");
         };

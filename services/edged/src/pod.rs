@@ -8,7 +8,8 @@ use std::time::Duration;
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerRestartRuleOnExitCodes, EphemeralContainer, Pod, PodSpec, PodStatus, Volume,
+    Container, ContainerRestartRuleOnExitCodes, ContainerStatus, EphemeralContainer, Pod, PodSpec,
+    PodStatus, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -312,6 +313,16 @@ pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
 pub fn ephemeral_containers(pod: &Pod) -> impl Iterator<Item = Container> {
     let containers = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
     containers.map(as_container)
+}
+
+/// The statuses of all containers, ephemeral ones included.
+pub fn container_statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    lists.into_iter().flatten().flatten()
 }
 
 /// All containers and the ephemeral ones.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use headwater_edged::log_file::{self, Later, LogFile};
-use headwater_edged::pod::PodUid;
+use headwater_edged::pod::{self, PodUid};
 use headwater_edged::runtime::{LogQuery, RunState};
 use headwater_edged::{ContainerLogs, NodePods};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -203,17 +203,8 @@ impl LogReader {
 /// Why a container has no log, in a kubelet's words.
 fn not_written(pod: &Pod, path: &ContainerPath, previous: bool) -> String {
     let (name, pod_name) = (&path.container, &path.pod);
-    let status = pod.status.iter().flat_map(|status| {
-        [
-            &status.container_statuses,
-            &status.init_container_statuses,
-            &status.ephemeral_container_statuses,
-        ]
-        .into_iter()
-        .flatten()
-        .flatten()
-    });
-    let status: Option<&ContainerStatus> = { status }.find(|status| status.name == *name);
+    let mut statuses = pod.status.iter().flat_map(pod::container_statuses);
+    let status = statuses.find(|status| status.name == *name);
     if previous {
         return format!("previous terminated container {name:?} in pod {pod_name:?} not found");
     }

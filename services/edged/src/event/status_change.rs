@@ -6,7 +6,7 @@ use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
 use super::{Occurrence, Severity, Subject};
-use crate::pod::PodUid;
+use crate::pod::{PodUid, container_statuses};
 use crate::worker::status::{RESIZE_IN_PROGRESS, RESIZE_PENDING};
 
 /// What happened to the pod between two statuses of it.
@@ -36,9 +36,10 @@ pub(crate) fn occurrences(
     for (severity, reason, message) in resizes(before, after) {
         found.push(occurrence(None, severity, reason, message));
     }
-    for container in containers(after) {
+    for container in container_statuses(after) {
         let name = container.name.as_str();
-        let earlier = before.and_then(|status| containers(status).find(|it| it.name == name));
+        let earlier =
+            before.and_then(|status| container_statuses(status).find(|it| it.name == name));
         let event = |severity, reason, message| occurrence(Some(name), severity, reason, message);
         let waits = |status: &ContainerStatus| {
             let waiting = status.state.as_ref()?.waiting.as_ref()?;
@@ -142,15 +143,6 @@ fn started_runs(status: &ContainerStatus) -> Vec<&str> {
         (None, None) => None,
     });
     started.collect()
-}
-
-fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    let lists = [
-        &status.init_container_statuses,
-        &status.container_statuses,
-        &status.ephemeral_container_statuses,
-    ];
-    lists.into_iter().flatten().flatten()
 }
 
 #[cfg(test)]

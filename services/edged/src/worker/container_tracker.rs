@@ -98,8 +98,7 @@ impl ContainerTracker {
             (self.image, self.resources) = (None, None);
             self.is_lost = false;
         }
-        let has_ended = matches!(runs.state, RunState::EndPending { .. } | RunState::Exited(_));
-        if is_new || has_ended {
+        if is_new || !runs.is_running() {
             self.stopping = None;
             self.unhealthy = None;
             self.startup = Gate::Closed;
@@ -248,7 +247,7 @@ impl ContainerTracker {
 
     /// Whether the latest run runs.
     pub(super) fn is_running(&self) -> bool {
-        self.runs.as_ref().is_some_and(|runs| matches!(runs.state, RunState::Running { .. }))
+        self.runs.as_ref().is_some_and(RunHistory::is_running)
     }
 
     /// Whether the latest run is past its startup probe and postStart hook.

@@ -16,8 +16,8 @@ use crate::container::WaitReason;
 use crate::container::compute_resources::ComputeResources;
 use crate::container::qos::QosClass;
 use crate::pod::{
-    PodUid, ephemeral_containers, every_container, init_containers, is_sidecar, main_containers,
-    restarts,
+    PodUid, container_statuses, ephemeral_containers, every_container, init_containers, is_sidecar,
+    main_containers, restarts,
 };
 use crate::runtime::{Exit, PodState, RunState};
 
@@ -138,14 +138,9 @@ pub(crate) fn outcome(status: &PodStatus) -> Option<Outcome> {
 
 /// Whether the pod had ended, and nothing of it ran any more, when this was reported.
 pub(super) fn is_last(status: &PodStatus) -> bool {
-    let statuses = [
-        &status.init_container_statuses,
-        &status.container_statuses,
-        &status.ephemeral_container_statuses,
-    ];
     let is_running =
         |it: &ContainerStatus| it.state.as_ref().is_some_and(|state| state.running.is_some());
-    let runs = statuses.into_iter().flatten().flatten().any(is_running);
+    let runs = container_statuses(status).any(is_running);
     !runs && outcome(status).is_some()
 }
 
@@ -257,11 +252,6 @@ fn container_status(
 
 /// What was reported of the run with this id, if that was its end.
 fn reported_end<'s>(before: &'s PodStatus, id: &str) -> Option<&'s ContainerStatus> {
-    let statuses = [
-        &before.init_container_statuses,
-        &before.container_statuses,
-        &before.ephemeral_container_statuses,
-    ];
     let is_end = |status: &&ContainerStatus| {
         let has_ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
         // It waits for its next run.
@@ -269,7 +259,7 @@ fn reported_end<'s>(before: &'s PodStatus, id: &str) -> Option<&'s ContainerStat
         let waits = last.is_some_and(|end| end.container_id.as_deref() == Some(id));
         status.container_id.as_deref() == Some(id) && (has_ended || waits)
     };
-    statuses.into_iter().flatten().flatten().find(is_end)
+    container_statuses(before).find(is_end)
 }
 
 /// The end that was reported of the run with this id, unless it was made up without a time.
