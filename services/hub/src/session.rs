@@ -178,7 +178,7 @@ impl SessionTask {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let changed = self.changed.clone();
         let outcome = self.reports.outcome().clone();
-        let mut messages_since_tick = 0;
+        let mut messages_since_look = 0;
         let mut input = HubInput::Received(EdgeMessage::Hello(hello));
         loop {
             if let ControlFlow::Break(reason) = self.step(input).await {
@@ -190,8 +190,8 @@ impl SessionTask {
                 self.dials.iter().for_each(|dials| dials.set_read(reads));
                 // An edge that sends without end keeps neither the worker nor the ticks from others.
                 tokio::task::consume_budget().await;
-                if messages_since_tick >= MESSAGES_BEFORE_TICK {
-                    messages_since_tick = 0;
+                if messages_since_look >= MESSAGES_BEFORE_TICK {
+                    messages_since_look = 0;
                     if let Some(now) = ticks.tick().now_or_never() {
                         break self.tick(now - started, trust.as_mut());
                     }
@@ -205,7 +205,7 @@ impl SessionTask {
                     () = &mut deadline_passed => deadline.input(&self.node),
                     message = messages.next(), if reads => match message {
                         Some(Ok(message)) => {
-                            messages_since_tick += 1;
+                            messages_since_look += 1;
                             self.position.contact((self.hub.wall_clock)());
                             self.dials.iter().for_each(|dials| dials.hear());
                             HubInput::Received(message)

@@ -172,9 +172,13 @@ mod tests {
     }
 
     fn framed(message: &Wire) -> Vec<u8> {
-        let mut framed = vec![0];
-        framed.put_u32(u32::try_from(message.encoded_len()).expect("small"));
-        message.encode(&mut framed).expect("a vector grows");
+        framed_bytes(&message.encode_to_vec())
+    }
+
+    fn framed_bytes(message: &[u8]) -> Vec<u8> {
+        let mut framed = vec![NOT_COMPRESSED];
+        framed.put_u32(u32::try_from(message.len()).expect("small"));
+        framed.extend_from_slice(message);
         framed
     }
 
@@ -225,10 +229,7 @@ mod tests {
         prost::encoding::encode_key(99, prost::encoding::WireType::LengthDelimited, &mut large);
         prost::encoding::encode_varint(1_000_000, &mut large);
         large.resize(large.len() + 1_000_000, 7);
-        let mut framed = vec![0];
-        framed.put_u32(u32::try_from(large.len()).expect("small"));
-        framed.append(&mut large);
-        let mut messages = messages(vec![Ok(Bytes::from(framed))], false);
+        let mut messages = messages(vec![Ok(Bytes::from(framed_bytes(&large)))], false);
         let next = messages.next().now_or_never().flatten().expect("it is there");
         let Some(Kind::Request(request)) = next.expect("well-formed").message else {
             panic!("not what was sent")
