@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use headwater_cri::CriSettings;
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::{ListPodSandboxRequest, PodSandbox};
+use headwater_cri::proto::{ListPodSandboxRequest, PodSandbox, StopPodSandboxRequest};
 use headwater_cri::spec::Forbidden;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Twin};
+use headwater_cri_lab::{BUSYBOX_IMAGE, FaultRates, Twin};
 use headwater_devices::DevicePlugins;
 use headwater_edged::runtime::LogQuery;
 use headwater_edged::{
@@ -28,6 +28,9 @@ use crate::fake_edge::FakeEdge;
 
 /// The time limit of what takes containerd several calls.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The pod worker lists, or looks at its pods, so often that a test waits for several times.
+pub(crate) const OFTEN: Duration = Duration::from_millis(200);
 
 /// The interval between two looks.
 const POLL: Duration = Duration::from_millis(20);
@@ -232,6 +235,22 @@ pub(crate) async fn on_a_twin_with(
     set(&mut bench.settings);
     let edged = bench.edged().await;
     (scratch, twin, bench, edged)
+}
+
+/// The same, with a pod worker that lists [`OFTEN`].
+pub(crate) async fn on_a_twin_that_is_listed_often() -> (TempDir, Twin, Bench, Handle) {
+    on_a_twin_with(|settings| settings.relist = OFTEN).await
+}
+
+/// Only lists find the ends of containers from now on.
+pub(crate) fn lose_events(twin: &Twin) {
+    twin.set_faults(0, FaultRates { lost_events: 1000, ..FaultRates::default() });
+}
+
+/// Another program's stop of a sandbox.
+pub(crate) async fn stop_sandbox(client: &CriClient, id: String) {
+    let request = StopPodSandboxRequest { pod_sandbox_id: id };
+    client.stop_pod_sandbox(request).await.expect("it is stopped");
 }
 
 /// The sandboxes of a runtime.

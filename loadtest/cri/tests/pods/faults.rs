@@ -6,7 +6,9 @@ use headwater_cri::client::CriClient;
 use headwater_cri::proto::ListContainersRequest;
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart};
 
-use crate::bench::{is_running, on_a_twin, on_a_twin_with, sandboxes, until};
+use crate::bench::{
+    is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, sandboxes, until,
+};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -19,9 +21,6 @@ pub(crate) const RATES: FaultRates = FaultRates {
     doubled_events: 200,
     late_events: 200,
 };
-
-/// The pod worker lists so often that a test waits for several lists.
-const OFTEN: Duration = Duration::from_millis(200);
 
 /// Every call by which a pod begins, restarts and ends.
 const CALLS: [&str; 13] = [
@@ -207,7 +206,7 @@ async fn an_end_that_hangs_keeps_no_list_waiting() {
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.relist = OFTEN).await;
+    let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
     for name in ["lost", "web"] {
         bench.edge.apply(&bench.pod(name, ""));
         bench.status(name, "a running pod", is_running).await;
@@ -220,7 +219,7 @@ async fn an_end_that_hangs_keeps_no_list_waiting() {
     assert!(until(hangs).await.is_some(), "a container in an unknown state is not ended");
 
     // Only a list finds this end.
-    twin.set_faults(0, FaultRates { lost_events: 1000, ..FaultRates::default() });
+    lose_events(&twin);
     twin.end("web", 3).await;
     let again = async || (twin.starts("web") > 1).then_some(());
     assert!(until(again).await.is_some(), "the end of a container is not noticed");
@@ -233,7 +232,7 @@ async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| settings.relist = OFTEN).await;
+    let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
     let mut pod = bench.pod("web", "");
     pod["spec"]["restartPolicy"] = "Never".into();
     bench.edge.apply(&pod);

@@ -3,11 +3,10 @@
 use std::fs;
 
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::StopPodSandboxRequest;
 use headwater_cri_lab::Containerd;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running};
+use crate::bench::{Bench, is_running, stop_sandbox};
 use crate::life::{FOREVER, gone, start};
 
 /// The memory of the container that takes more.
@@ -72,8 +71,7 @@ async fn a_lost_sandbox_is_replaced_and_all_containers_of_it_start_again() {
     let (second, _) = sandbox(&containerd, "web");
     assert_ne!(first, second);
     let client = CriClient::new(containerd.socket());
-    let request = StopPodSandboxRequest { pod_sandbox_id: second.clone() };
-    client.stop_pod_sandbox(request).await.expect("stopped");
+    stop_sandbox(&client, second.clone()).await;
     let again = |status: &Value| {
         is_running(status)
             && status["containerStatuses"][0]["restartCount"].as_u64() >= Some(2)

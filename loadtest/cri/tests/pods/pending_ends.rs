@@ -1,16 +1,13 @@
 //! Containers of the twin that are listed as ended, and whose status does not come.
 
-use std::time::Duration;
-
 use headwater_cri::client::CriClient;
-use headwater_cri::proto::StopPodSandboxRequest;
 use headwater_cri_lab::{Containerd, FaultRates, Twin};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, on_a_twin_with, sandboxes, until};
-
-/// The pod worker lists so often that a test waits for several lists.
-const OFTEN: Duration = Duration::from_millis(200);
+use crate::bench::{
+    Bench, is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, sandboxes,
+    stop_sandbox, until,
+};
 
 /// Lists after which a pod worker has decided what it does with what they show.
 const LISTS: u64 = 5;
@@ -45,11 +42,6 @@ fn job(bench: &Bench) -> Value {
     job
 }
 
-/// Only lists find ends from now on.
-fn lose_events(twin: &Twin) {
-    twin.set_faults(0, FaultRates { lost_events: 1000, ..FaultRates::default() });
-}
-
 /// Waits for lists that begin from now on.
 async fn lists(twin: &Twin) {
     let before = twin.calls("ListContainers");
@@ -57,11 +49,9 @@ async fn lists(twin: &Twin) {
     assert!(until(listed).await.is_some(), "no lists are made");
 }
 
-/// The other program's stop of the sandbox of the only pod.
-async fn stop_sandbox(client: &CriClient) {
-    let sandbox = sandboxes(client).await.pop().expect("the sandbox");
-    let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id };
-    client.stop_pod_sandbox(request).await.expect("it is stopped");
+/// The id of the only sandbox.
+async fn sandbox(client: &CriClient) -> String {
+    sandboxes(client).await.pop().expect("the sandbox").id
 }
 
 fn is_pending(status: &Value) -> bool {
@@ -78,8 +68,7 @@ async fn an_end_without_a_status_delays_no_other_end() {
         return;
     }
     for silence in [Silence::Hangs, Silence::Fails] {
-        let (_scratch, twin, bench, edged) =
-            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
         bench.edge.apply(&job(&bench));
         bench.status("job", "a running pod", is_running).await;
         bench.edge.apply(&bench.pod("web", ""));
@@ -104,15 +93,14 @@ async fn a_job_whose_end_has_no_status_runs_once_though_its_sandbox_is_lost() {
         return;
     }
     for silence in [Silence::Hangs, Silence::Fails] {
-        let (_scratch, twin, bench, edged) =
-            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
         let client = CriClient::new(twin.socket());
         bench.edge.apply(&job(&bench));
         bench.status("job", "a running pod", is_running).await;
         lose_events(&twin);
         silence.begin(&twin, "job");
         twin.end("job", 0).await;
-        stop_sandbox(&client).await;
+        stop_sandbox(&client, sandbox(&client).await).await;
         bench.status("job", "a pod that is not ready", is_pending).await;
         lists(&twin).await;
         silence.end(&twin, "job");
@@ -132,15 +120,14 @@ async fn a_pod_worker_starts_though_an_end_has_no_status_and_waits_for_its_code(
         return;
     }
     for (silence, code) in [(Silence::Hangs, 0), (Silence::Fails, 3)] {
-        let (_scratch, twin, bench, edged) =
-            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
         let client = CriClient::new(twin.socket());
         bench.edge.apply(&job(&bench));
         bench.status("job", "a running pod", is_running).await;
         edged.stop().await;
         silence.begin(&twin, "job");
         twin.end("job", code).await;
-        stop_sandbox(&client).await;
+        stop_sandbox(&client, sandbox(&client).await).await;
 
         let edged = bench.edged().await;
         bench.edge.apply(&bench.pod("web", ""));
@@ -163,8 +150,7 @@ async fn an_end_that_was_reported_stays_reported_while_it_is_pending_for_the_nex
         return;
     }
     for silence in [Silence::Hangs, Silence::Fails] {
-        let (_scratch, twin, bench, edged) =
-            on_a_twin_with(|settings| settings.relist = OFTEN).await;
+        let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
         let mut pod = job(&bench);
         let mut other = pod["spec"]["containers"][0].clone();
         other["name"] = json!("other");
@@ -209,17 +195,17 @@ async fn a_job_that_has_ended_is_not_interrupted_though_its_event_is_lost_and_it
     if !Containerd::is_possible() {
         return;
     }
-    let (_scratch, twin, bench, edged) = on_a_twin_with(|_| {}).await;
+    let (_scratch, twin, bench, edged) = on_a_twin().await;
     let client = CriClient::new(twin.socket());
     bench.edge.apply(&job(&bench));
     bench.status("job", "a running pod", is_running).await;
     lose_events(&twin);
     twin.end("job", 0).await;
     // The event of the sandbox comes, and the pod worker ends what runs there.
-    let sandbox = sandboxes(&client).await.pop().expect("the sandbox");
-    stop_sandbox(&client).await;
+    let sandbox = sandbox(&client).await;
+    stop_sandbox(&client, sandbox.clone()).await;
     twin.set_faults(0, FaultRates::default());
-    twin.report_sandbox_end(&sandbox.id);
+    twin.report_sandbox_end(&sandbox);
     let status = bench.status("job", "its end", has_succeeded).await;
     let container = &status["containerStatuses"][0];
     assert_eq!(container["state"]["terminated"]["exitCode"], 0, "{status}");

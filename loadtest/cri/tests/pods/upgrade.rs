@@ -7,11 +7,8 @@ use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Restart};
 use headwater_edged::Settings;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, on_a_twin_with, sandboxes, start_twin, until};
+use crate::bench::{Bench, OFTEN, is_running, on_a_twin_with, sandboxes, start_twin, until};
 use crate::classes::{class, pod, waiting};
-
-/// The pod worker looks at its pods so often that a test waits for several looks.
-const OFTEN: Duration = Duration::from_millis(200);
 
 /// The pod worker reads the facts of its node so often that a test does not wait for them.
 const NODE_CHECK: Duration = Duration::from_millis(50);
