@@ -3,6 +3,7 @@
 //! Every development command builds with one profile and one set of features, so that they share
 //! their artifacts. Commands that measure or deploy share the release profile.
 
+mod failures;
 mod limited;
 mod process_tree;
 mod programs;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::failures::Failures;
 use super::limited::{self, Run};
 use super::slowest::Slowest;
 use crate::place::Place;
@@ -80,6 +81,7 @@ pub(super) fn run(place: &Place) -> Result<(), Failure> {
     if report.failed.is_empty() {
         return Ok(());
     }
+    eprintln!("{}", report.failures);
     Err(Failure::new(format!("of {count} test programs failed: {}", report.failed.join(", "))))
 }
 
@@ -92,6 +94,7 @@ const LIST: [&str; 6] =
 struct Report {
     durations: BTreeMap<String, f64>,
     slowest: Slowest,
+    failures: Failures,
     failed: Vec<String>,
 }
 
@@ -106,6 +109,7 @@ impl Report {
                 let _ = std::io::stdout().write_all(output.as_bytes());
                 if let Err(text) = &end {
                     eprintln!("{name}: {text}");
+                    self.failures.add(name, &output);
                 }
                 end.is_ok()
             }
