@@ -20,7 +20,7 @@ struct OnTopic {
 
 impl OnTopic {
     fn open(kafka: &Kafka, topic: &str) -> Arc<dyn Log> {
-        Arc::new(KafkaLog::new(kafka.settings(topic)).expect("good settings"))
+        Arc::new(KafkaLog::new(kafka.impatient_settings(topic)).expect("good settings"))
     }
 
     fn hold(&self, log: Arc<dyn Log>) {

@@ -115,8 +115,11 @@ async fn a_partition_without_enough_replicas_is_suspended_and_the_others_go_on()
     (plan.replicas, plan.replicas_min) = (2, 2);
     kafka.make_on("split", &plan, &BROKERS).await;
     // A broker that waits for the absent replica delays the other partition by one request.
-    let settings =
-        KafkaSettings { delivery_timeout: Duration::from_secs(10), ..kafka.settings("split") };
+    let settings = KafkaSettings {
+        delivery_timeout: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(2),
+        ..kafka.settings("split")
+    };
     let mut owner = Owner::new(Arc::new(KafkaLog::new(settings).expect("good settings"))).await;
     let mut writer = owner.claim(1).await;
     writer.append(vec![draft(Partition(0), 0), draft(AWAY, 0)]).await.expect("alive");

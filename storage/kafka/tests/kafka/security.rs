@@ -22,8 +22,8 @@ type Extra = BTreeMap<String, String>;
 
 fn settings(cluster: &Cluster, extra: Extra) -> KafkaSettings {
     KafkaSettings {
-        delivery_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_secs(4),
+        delivery_timeout: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(8),
         extra,
         ..KafkaSettings::new(cluster.bootstrap(), "secured")
     }

@@ -61,9 +61,7 @@ async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
     let kafka = Kafka::start();
     let plan = small(TopicPlan::new(Direction::Downstream).record_bytes);
     let topic = kafka.make(&plan).await;
-    let mut settings = kafka.settings(&topic);
-    settings.delivery_timeout = Duration::from_secs(30);
-    let log = KafkaLog::new(settings).expect("good settings");
+    let log = KafkaLog::new(kafka.settings(&topic)).expect("good settings");
     let most = log.describe().await.expect("there").record_bytes_max;
     assert_eq!(most, (2 << 20) - RECORD_OVERHEAD_BYTES);
     let around = b"key".len() + b"header".len();

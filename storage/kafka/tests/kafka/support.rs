@@ -39,14 +39,21 @@ impl Kafka {
         Self { cluster: Mutex::new(cluster), topics: AtomicU32::new(0) }
     }
 
-    /// Short waits, so that a broker that answers nothing is noticed within a case.
+    /// The waits of production, which a busy machine does not exceed. The topic is checked more often.
     pub(crate) fn settings(&self, topic: &str) -> KafkaSettings {
         KafkaSettings {
-            delivery_timeout: Duration::from_secs(3),
-            request_timeout: Duration::from_secs(2),
             topic_check_interval: Duration::from_millis(200),
-            unreachable_after: Duration::from_secs(1),
             ..KafkaSettings::new(self.bootstrap(), topic)
+        }
+    }
+
+    /// Short waits, so that a case notices a broker that answers nothing.
+    pub(crate) fn impatient_settings(&self, topic: &str) -> KafkaSettings {
+        KafkaSettings {
+            delivery_timeout: Duration::from_secs(6),
+            request_timeout: Duration::from_secs(4),
+            unreachable_after: Duration::from_secs(3),
+            ..self.settings(topic)
         }
     }
 
