@@ -1,5 +1,6 @@
 // Does one thing to a cluster: `java -cp LIBS Admin.java BROKERS THING ARGUMENTS...`, where the thing is
-//   allow   (PRINCIPAL OPERATION RESOURCE NAME)...   grants rights; a name that ends with * is a prefix
+//   allow   (PRINCIPAL OPERATION RESOURCE NAME)...   grants rights, and returns when a broker has them; a name that
+//                                                    ends with * is a prefix
 //   set     TOPIC (NAME VALUE)...                    changes settings of a topic
 //   delete  TOPIC...                                 deletes topics, and returns when none is there
 
@@ -11,6 +12,7 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
@@ -24,7 +26,14 @@ public final class Admin {
         List<String> rest = List.of(args).subList(2, args.length);
         try (var admin = org.apache.kafka.clients.admin.Admin.create(settings)) {
             switch (args[1]) {
-                case "allow" -> admin.createAcls(rights(rest)).all().get();
+                case "allow" -> {
+                    List<AclBinding> rights = rights(rest);
+                    admin.createAcls(rights).all().get();
+                    // A broker denies what it has not learned of, and learns of it a moment after Kafka says so.
+                    while (!admin.describeAcls(AclBindingFilter.ANY).values().get().containsAll(rights)) {
+                        Thread.sleep(20);
+                    }
+                }
                 case "set" -> admin.incrementalAlterConfigs(changes(rest)).all().get();
                 case "delete" -> {
                     admin.deleteTopics(rest).all().get();
