@@ -11,7 +11,7 @@ const LINES: usize = 40;
 /// Of these, the lines before the panic.
 const LINES_BEFORE_PANIC: usize = 15;
 
-/// FailedTest tests that the report repeats in full. A cause that all tests share shows in a few.
+/// Failed tests that the report repeats in full. A cause that all tests share shows in a few.
 const COUNT: usize = 10;
 
 /// The failures of all programs.
