@@ -4,10 +4,13 @@
 //   set     TOPIC (NAME VALUE)...                    changes settings of a topic
 //   delete  TOPIC...                                 deletes topics, and returns when none is there
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.common.acl.AccessControlEntry;
@@ -21,6 +24,9 @@ import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
 
 public final class Admin {
+    // How long a broker may take to learn of what the controller has done: it takes milliseconds.
+    private static final Duration LEARNS_WITHIN = Duration.ofSeconds(60);
+
     public static void main(String[] args) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", args[0]);
         List<String> rest = List.of(args).subList(2, args.length);
@@ -30,20 +36,28 @@ public final class Admin {
                     List<AclBinding> rights = rights(rest);
                     admin.createAcls(rights).all().get();
                     // A broker denies what it has not learned of, and learns of it a moment after Kafka says so.
-                    while (!admin.describeAcls(AclBindingFilter.ANY).values().get().containsAll(rights)) {
-                        Thread.sleep(20);
-                    }
+                    await("rights", () ->
+                        admin.describeAcls(AclBindingFilter.ANY).values().get().containsAll(rights));
                 }
                 case "set" -> admin.incrementalAlterConfigs(changes(rest)).all().get();
                 case "delete" -> {
                     admin.deleteTopics(rest).all().get();
                     // What is deleted is gone a moment after Kafka says so.
-                    while (admin.listTopics().names().get().stream().anyMatch(rest::contains)) {
-                        Thread.sleep(20);
-                    }
+                    await("deletion", () ->
+                        admin.listTopics().names().get().stream().noneMatch(rest::contains));
                 }
                 default -> throw new IllegalArgumentException(args[1]);
             }
+        }
+    }
+
+    private static void await(String what, Callable<Boolean> isDone) throws Exception {
+        long start = System.nanoTime();
+        while (!isDone.call()) {
+            if (System.nanoTime() - start > LEARNS_WITHIN.toNanos()) {
+                throw new TimeoutException("the broker does not show the " + what + " within " + LEARNS_WITHIN);
+            }
+            Thread.sleep(20);
         }
     }
 
