@@ -1,4 +1,4 @@
-//! The failed tests of a run, with the end of what each printed.
+//! The failed tests of a run, with the lines around the panic of each.
 //!
 //! A run prints thousands of lines after a failed test. A report of its failures at the end is what a
 //! reader, or a service that keeps the last lines of a run, sees first.
@@ -32,21 +32,17 @@ impl Failures {
     /// Adds the failures of a program that did not succeed. libtest prints the output of each failed
     /// test below a line `---- NAME stdout ----`.
     pub(super) fn add(&mut self, program: &str, output: &str) {
-        let before = self.tests.len();
-        let mut sections = output.split("\n---- ");
-        let _lines_of_the_run = sections.next();
-        for section in sections {
-            let Some((test, printed)) = section.split_once(" stdout ----\n") else { continue };
+        let sections = output.split("\n---- ").skip(1);
+        let sections = sections.filter_map(|section| section.split_once(" stdout ----\n"));
+        let tests = sections.map(|(test, printed)| {
             let printed = printed.split("\nfailures:\n").next().unwrap_or_default();
-            self.push(format!("{program}: {test}"), around_panic(printed));
+            FailedTest { name: format!("{program}: {test}"), output: around_panic(printed) }
+        });
+        let mut tests = tests.peekable();
+        if tests.peek().is_none() {
+            self.tests.push(FailedTest { name: program.to_owned(), output: last(output) });
         }
-        if self.tests.len() == before {
-            self.push(program.to_owned(), last(output));
-        }
-    }
-
-    fn push(&mut self, name: String, output: Vec<String>) {
-        self.tests.push(FailedTest { name, output });
+        self.tests.extend(tests);
     }
 }
 
