@@ -5,6 +5,7 @@
 //! - A consumer's raw events: with the offset at which a partition ended, and with headers whose
 //!   names need not be text.
 //! - A notification when a client has an event, so that its owner need not poll.
+//! - The brokers that a client knows, and the addition of others.
 #![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -272,6 +273,27 @@ pub(crate) fn known_high<C: ConsumerContext>(
     };
     let is_known = failed == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0;
     is_known.then_some(high)
+}
+
+/// How many brokers `client` has learned from the cluster. The first ones, which its settings name, do
+/// not count.
+pub(crate) fn learned_brokers<C: ClientContext>(client: &Client<C>) -> usize {
+    let client = client.native_ptr();
+    let mut count = 0;
+    // SAFETY: client and place live; the list is ours, and freed without being read.
+    unsafe {
+        let ids = c::rd_kafka_brokers_learned_ids(client, &mut count);
+        c::rd_kafka_mem_free(client, ids.cast());
+    }
+    count
+}
+
+/// Adds `brokers`, `host:port` separated by commas, to those that `client` may connect to. One that it
+/// has from its settings is not added twice.
+pub(crate) fn add_brokers<C: ClientContext>(client: &Client<C>, brokers: &str) {
+    let Ok(brokers) = CString::new(brokers) else { return };
+    // SAFETY: client and text live; the text is copied. Any thread may call this.
+    unsafe { c::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
 }
 
 /// The id of `topic`; blocks at most for `wait`.

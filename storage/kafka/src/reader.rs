@@ -3,6 +3,7 @@
 //! librdkafka fetches ahead on its own threads, within the bounds of its settings. Those threads
 //! wake the reader, which polls directly: no further thread lies on the way of a record to a node.
 
+mod broker_loss;
 mod position;
 mod record_stream;
 mod topic_watch;
@@ -28,7 +29,8 @@ use crate::settings::KafkaSettings;
 pub(crate) use self::position::OpenReaders;
 pub(crate) use self::record_stream::NO_EPOCH;
 
-/// How often a reader without records checks whether its position is to be committed.
+/// How often a reader without records checks whether its position is to be committed, and whether its
+/// client knows a broker.
 const POSITION_CHECK: Duration = Duration::from_secs(1);
 
 /// What a reader needs of its log.
@@ -52,8 +54,8 @@ pub(crate) struct KafkaReader {
     returned: Option<(Partition, Offset)>,
     /// Why the reader cannot go on, from the watch.
     faults: mpsc::Receiver<ReadError>,
-    /// When a reader without records checks its position. One timer for all waits: a timer for each would
-    /// enter the runtime's wheel, and leave it, with every record that comes alone.
+    /// When a reader without records checks its position and its client. One timer for all waits: a
+    /// timer for each would enter the runtime's wheel, and leave it, with every record that comes alone.
     position_checks: Interval,
     _watch: AbortOnDropHandle<()>,
 }
@@ -106,7 +108,11 @@ impl KafkaReader {
             tokio::select! {
                 () = self.wake.notified() => {}
                 Some(error) = self.faults.recv() => return Err(error),
-                _ = self.position_checks.tick() => {}
+                _ = self.position_checks.tick() => {
+                    if let Some(records) = &mut self.records {
+                        records.check_brokers();
+                    }
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::Notify;
 
 use super::ReaderDependencies;
+use super::broker_loss::BrokerLoss;
 use super::position::{PositionCommits, ReaderPosition};
 use crate::client::{ClientContext, describe};
 use crate::native::{self, Event, Events, NativeRecord, offset};
@@ -47,6 +48,7 @@ pub(super) struct RecordStream {
     partitions: BTreeMap<Partition, Progress>,
     position: Arc<ReaderPosition>,
     commits: PositionCommits,
+    loss: BrokerLoss,
 }
 
 impl RecordStream {
@@ -82,6 +84,7 @@ impl RecordStream {
             partitions: cursors.iter().map(progress).collect(),
             position,
             commits: PositionCommits::new(Instant::now()),
+            loss: BrokerLoss::new(),
         })
     }
 
@@ -115,6 +118,20 @@ impl RecordStream {
             }
         }
         Ok(self.batch(records))
+    }
+
+    /// Adds the first brokers again to a client that has lost all of them.
+    pub(super) fn check_brokers(&mut self) {
+        let client = self.events.consumer().client();
+        if self.loss.is_addition_due(Instant::now(), native::learned_brokers(client)) {
+            let KafkaSettings { topic, brokers, .. } = &*self.settings;
+            tracing::info!(
+                topic,
+                brokers,
+                "a reader's client knows no broker; the first are added"
+            );
+            native::add_brokers(client, brokers);
+        }
     }
 
     /// Moves the cursor past `record`, unless it was read before.
