@@ -55,8 +55,6 @@ fn login(cluster: &Cluster, user: &str, topic: &str) -> KafkaSettings {
     ];
     KafkaSettings {
         client_id: format!("headwater.{user}"),
-        delivery_timeout: Duration::from_secs(10),
-        request_timeout: Duration::from_secs(8),
         extra: extra.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         ..KafkaSettings::new(cluster.bootstrap(), topic)
     }

@@ -21,12 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 type Extra = BTreeMap<String, String>;
 
 fn settings(cluster: &Cluster, extra: Extra) -> KafkaSettings {
-    KafkaSettings {
-        delivery_timeout: Duration::from_secs(10),
-        request_timeout: Duration::from_secs(8),
-        extra,
-        ..KafkaSettings::new(cluster.bootstrap(), "secured")
-    }
+    KafkaSettings { extra, ..KafkaSettings::new(cluster.bootstrap(), "secured") }
 }
 
 fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -49,8 +44,14 @@ async fn all_goes_well(settings: &KafkaSettings) {
     assert_eq!(batch.records[0].record, record().record);
 }
 
-/// The errors of every operation of the log.
+/// The errors of every operation of the log. A client whose user or certificate is refused tries again
+/// until its request is over.
 async fn refusals(settings: KafkaSettings) -> Vec<String> {
+    let settings = KafkaSettings {
+        delivery_timeout: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(8),
+        ..settings
+    };
     let log = KafkaLog::new(settings).expect("good settings");
     let asked = timeout(DEADLINE, log.describe()).await.expect("in time");
     let appended = timeout(DEADLINE, log.append(vec![record()])).await.expect("in time");
