@@ -74,8 +74,8 @@ pub struct HubSession {
     takes_dials: bool,
     /// The positions in the hello of streams that are not served yet.
     hello_positions: BTreeMap<StreamId, ReplicaPosition>,
-    /// Boxed: a node of the map has room for eleven, and most edges have two.
-    senders: BTreeMap<StreamId, Box<StreamSender>>,
+    /// In the order of their streams. A list: a node of a map has room for eleven, and most edges have two.
+    senders: Vec<StreamSender>,
     window: SendWindow,
     pending_reports: PendingReports,
     /// The edge's requests without a response: their ids, and their verbs as sent.
@@ -120,7 +120,7 @@ impl HubSession {
             connection: 0,
             takes_dials: false,
             hello_positions: BTreeMap::new(),
-            senders: BTreeMap::new(),
+            senders: Vec::new(),
             window: SendWindow::default(),
             pending_reports: PendingReports::default(),
             requests: BTreeMap::new(),
@@ -172,7 +172,7 @@ impl HubSession {
 
     /// Whether a delta, snapshot or correction of any stream is in flight, or waits for a summary.
     pub fn is_transferring(&self) -> bool {
-        self.senders.values().any(|sender| sender.transfer_since().is_some())
+        self.senders.iter().any(|sender| sender.transfer_since().is_some())
     }
 
     /// Whether the session can push nothing until the edge has received what is in flight.
@@ -182,10 +182,10 @@ impl HubSession {
 
     /// The node's positions in each of its streams; the last ones once the session has ended.
     pub fn streams(&self) -> impl Iterator<Item = HubStreamStatus<'_>> {
-        self.senders.iter().map(|(stream, sender)| {
+        self.senders.iter().map(|sender| {
             let progress = sender.progress();
             HubStreamStatus {
-                stream,
+                stream: sender.stream(),
                 log_id: sender.log_id(),
                 tail: sender.tail,
                 sent: sender.sent(),
@@ -255,7 +255,7 @@ impl HubSession {
             }
         };
         self.phase = Phase::Closed;
-        self.senders.values_mut().for_each(|sender| sender.end());
+        self.senders.iter_mut().for_each(StreamSender::end);
         outputs.push(HubOutput::Send(last));
         outputs.push(HubOutput::Close(end));
     }
@@ -307,7 +307,7 @@ impl HubSession {
     /// Looks at every stream again: the fold advanced, and the node's streams may have changed.
     fn resume(&mut self, source: &dyn StreamSource) -> Result<(), HubCloseReason> {
         self.assign(source)?;
-        for sender in self.senders.values_mut() {
+        for sender in &mut self.senders {
             sender.is_idle = false;
         }
         Ok(())
@@ -317,12 +317,14 @@ impl HubSession {
     fn assign(&mut self, source: &dyn StreamSource) -> Result<(), SourceError> {
         let mut streams = source.streams(&self.node)?;
         streams.retain(|stream| stream.readable_by(&self.node));
-        self.senders.retain(|stream, _| streams.contains(stream));
+        self.senders.retain(|sender| streams.contains(sender.stream()));
+        // A list that grows by itself has room for four.
+        self.senders.reserve_exact(streams.len() - self.senders.len());
         for stream in streams {
             let held = self.hello_positions.remove(&stream);
-            self.senders
-                .entry(stream)
-                .or_insert_with_key(|stream| Box::new(StreamSender::new(stream.clone(), held)));
+            if let Err(at) = self.sender_at(&stream) {
+                self.senders.insert(at, StreamSender::new(stream, held));
+            }
         }
         if self.hello_positions.is_empty() {
             // An emptied map keeps its room: for eleven positions, more than a kilobyte.
@@ -331,13 +333,23 @@ impl HubSession {
         Ok(())
     }
 
+    /// Where the sender of `stream` is in the list, or would be.
+    fn sender_at(&self, stream: &StreamId) -> Result<usize, usize> {
+        self.senders.binary_search_by(|sender| sender.stream().cmp(stream))
+    }
+
+    fn sender_mut(&mut self, stream: &StreamId) -> Option<&mut StreamSender> {
+        let at = self.sender_at(stream).ok()?;
+        self.senders.get_mut(at)
+    }
+
     fn acknowledged(
         &mut self,
         ack: &Ack,
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
         self.window.acknowledge(ack.received_bytes)?;
-        for sender in self.senders.values_mut() {
+        for sender in &mut self.senders {
             sender.received(ack.received_bytes);
         }
         self.progressed(&ack.progress, outputs)
@@ -355,7 +367,7 @@ impl HubSession {
                 return Err(Violation::Stream { stream: stream.clone() }.into());
             }
             // The node no longer has the stream, but the edge still holds it.
-            let Some(sender) = self.senders.get_mut(stream) else { continue };
+            let Some(sender) = self.sender_mut(stream) else { continue };
             if sender.progressed(progress)? {
                 outputs.push(HubOutput::Progressed(stream.clone()));
             }
@@ -365,7 +377,7 @@ impl HubSession {
 
     fn diverged(&mut self, divergence: &Divergence) -> Result<(), HubCloseReason> {
         let received_bytes = self.window.received();
-        let Some(sender) = self.senders.get_mut(&divergence.stream) else { return Ok(()) };
+        let Some(sender) = self.sender_mut(&divergence.stream) else { return Ok(()) };
         if sender.diverged(received_bytes) {
             self.resets += 1;
         }
@@ -385,7 +397,7 @@ impl HubSession {
             return Err(Violation::Stream { stream: summary.stream }.into());
         }
         // The node may have lost the stream meanwhile.
-        if let Some(sender) = self.senders.get_mut(&summary.stream) {
+        if let Some(sender) = self.sender_mut(&summary.stream) {
             sender.summarized(summary);
         }
         Ok(())
@@ -418,7 +430,7 @@ impl HubSession {
         let refusal = if self.requests.len() >= self.settings.requests_max {
             Some(RequestError::TooMany("requests of this node are pending".to_owned()))
         } else {
-            let is_shared = self.senders.contains_key(&StreamId::Cluster);
+            let is_shared = self.sender_at(&StreamId::Cluster).is_ok();
             self.request_interest.refusal(source, &self.node, &request, is_shared)?
         };
         match refusal {
@@ -455,7 +467,7 @@ impl HubSession {
         }
         let Phase::Open { identity, since_ms, .. } = &self.phase else { return Ok(()) };
         let open_ms = self.now_ms - since_ms;
-        let began_ms = self.senders.values().filter_map(|sender| sender.transfer_since()).min();
+        let began_ms = self.senders.iter().filter_map(StreamSender::transfer_since).min();
         if began_ms.is_some_and(|began| self.now_ms - began > self.settings.transfer_ms_max) {
             return Err(HubCloseReason::Refused(unavailable(
                 "the edge takes its transfer too slowly",
@@ -469,10 +481,11 @@ impl HubSession {
         }
         self.heartbeat_ms = self.now_ms;
         let mut tails = Vec::new();
-        for (stream, sender) in &mut self.senders {
-            let FoldStatus { checkpoint, hash, readiness, .. } = source.status(stream)?;
+        for sender in &mut self.senders {
+            let stream = sender.stream().clone();
+            let FoldStatus { checkpoint, hash, readiness, .. } = source.status(&stream)?;
             sender.tail = sender.tail.max(checkpoint.seq);
-            let tail = ReplicaPosition { stream: stream.clone(), checkpoint, hash };
+            let tail = ReplicaPosition { stream, checkpoint, hash };
             if readiness >= Readiness::Folded && sender.must_compare_hash(&tail) {
                 tails.push(tail);
             }

@@ -92,7 +92,7 @@ impl HubSession {
         outputs.push(HubOutput::Send(HubMessage::Welcome(Welcome {
             protocol: PROTOCOL,
             log_id,
-            streams: self.senders.keys().cloned().collect(),
+            streams: self.senders.iter().map(|sender| sender.stream().clone()).collect(),
             known: known.clone(),
             verbs: RequestVerb::ALL.to_vec(),
             takes_events: true,

@@ -1,6 +1,5 @@
 //! Serving: which push goes out next, as far as the window has room.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_event::StreamId;
@@ -33,15 +32,15 @@ impl HubSession {
     fn serve_streams(
         &mut self,
         source: &dyn StreamSource,
-        senders: &mut BTreeMap<StreamId, Box<StreamSender>>,
+        senders: &mut [StreamSender],
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
         let private = StreamId::node(&self.node);
         // Two turns instead of a list in this order: a list would be allocated for each event.
         for is_private in [true, false] {
-            for (stream, sender) in senders.iter_mut() {
-                if !sender.is_idle && (*stream == private) == is_private {
-                    self.serve_stream(source, stream, sender, outputs)?;
+            for sender in senders.iter_mut() {
+                if !sender.is_idle && (*sender.stream() == private) == is_private {
+                    self.serve_stream(source, sender, outputs)?;
                 }
             }
         }
@@ -52,10 +51,10 @@ impl HubSession {
     fn serve_stream(
         &mut self,
         source: &dyn StreamSource,
-        stream: &StreamId,
         sender: &mut StreamSender,
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
+        let stream = &sender.stream().clone();
         loop {
             let room = self.window.room(self.settings.frame_bytes_max);
             if let Some(bytes_max) = room

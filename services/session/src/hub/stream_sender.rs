@@ -120,6 +120,11 @@ impl StreamSender {
         self.progress
     }
 
+    /// The stream.
+    pub(super) fn stream(&self) -> &StreamId {
+        &self.stream
+    }
+
     /// The last event sent.
     pub(super) fn sent(&self) -> Seq {
         self.held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq)
