@@ -32,8 +32,9 @@ struct SessionTable {
     rate_limiter: RateLimiter,
     registry: SessionRegistry,
     live: BTreeMap<SessionId, LiveSession>,
-    /// The sessions in `live` of each node that has some.
-    of_node: BTreeMap<NodeName, BTreeSet<SessionId>>,
+    /// The sessions in `live` of each node that has some. A list: a node mostly has one, and a set has room
+    /// for eleven.
+    of_node: BTreeMap<NodeName, Vec<SessionId>>,
     /// Nodes whose link the operator cut.
     cut: BTreeSet<NodeName>,
     positions: BTreeMap<NodeName, NodeProgress>,
@@ -106,7 +107,7 @@ impl Sessions {
         }
         table.rate_limiter.take(node, self.started.elapsed())?;
         table.live.insert(session, live);
-        table.of_node.entry(node.clone()).or_default().insert(session);
+        table.of_node.entry(node.clone()).or_default().push(session);
         Ok(())
     }
 
@@ -133,7 +134,7 @@ impl Sessions {
         table.live.remove(&session);
         table.registry.remove(node, session);
         let has_other = table.of_node.get_mut(node).is_some_and(|sessions| {
-            sessions.remove(&session);
+            sessions.retain(|other| *other != session);
             !sessions.is_empty()
         });
         if !has_other {
