@@ -42,7 +42,6 @@ mod state;
 mod subscriptions;
 mod transfer;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -142,7 +141,7 @@ impl Fold {
         node: &NodeName,
         key: &ResourceKey,
     ) -> Result<Option<Bytes>, EngineError> {
-        let FoldSnapshot { state, stored, .. } = self.snapshot(None);
+        let FoldSnapshot { state, stored, .. } = self.snapshot(&[]);
         let (reader, key) = (StreamReader::new(&*stored), EntryKey::from(key.clone()));
         for stream in [StreamId::node(node), StreamId::Cluster] {
             if state.is_folded(&stream)
@@ -157,7 +156,7 @@ impl Fold {
     /// The fold as it is now, with the heads of `streams`. The stored state is never older than
     /// the state: a fold is emptied only after [`Fold::suspend`], so that a session never takes
     /// an emptied fold for a complete one.
-    fn snapshot(&self, streams: Option<&BTreeSet<StreamId>>) -> FoldSnapshot<'_> {
+    fn snapshot(&self, streams: &[StreamId]) -> FoldSnapshot<'_> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let (heads, stored) = self.heads.with(streams, || self.engine.snapshot());
         FoldSnapshot::new(state.clone(), heads, stored)

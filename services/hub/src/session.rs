@@ -32,7 +32,7 @@ mod position;
 mod report_queue;
 mod spans;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::pending;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -91,7 +91,8 @@ pub(crate) struct SessionTask {
     dials: Option<Arc<DialQueue>>,
     /// Notified when the fold changes in a way that concerns the session.
     changed: Arc<Notify>,
-    subscribed: BTreeSet<StreamId>,
+    /// In their order. A list: a set has room for eleven, and most edges have two.
+    subscribed: Vec<StreamId>,
     reports: ReportQueue,
     /// Requests in flight; they end with the session.
     requests: JoinSet<Response>,
@@ -151,7 +152,7 @@ impl SessionTask {
             dismissal,
             dials,
             changed: hub.fold.subscriptions().add(id),
-            subscribed: BTreeSet::new(),
+            subscribed: Vec::new(),
             reports: ReportQueue::new(hub.upstream.clone()),
             requests: JoinSet::new(),
             transfer_slot: hub.transfers.slot(),
@@ -313,7 +314,7 @@ impl SessionTask {
     fn subscribe(&mut self) {
         self.counters.stepped(&self.session);
         if !self.session.streams().map(|stream| stream.stream).eq(&self.subscribed) {
-            let now = self.session.streams().map(|stream| stream.stream.clone()).collect();
+            let now: Vec<_> = self.session.streams().map(|stream| stream.stream.clone()).collect();
             self.hub.fold.subscriptions().subscribe(self.id, &self.subscribed, &now);
             self.subscribed = now;
             // A stream may have moved before the subscription.

@@ -11,7 +11,7 @@
 //! A head leaves `visible` before the batch that moves its stream is written. A reader that takes
 //! heads and a snapshot of the store under the same lock therefore has both of one moment.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_event::{Checkpoint, EntryKey, Seq, StateHash, StreamId};
@@ -185,12 +185,11 @@ impl StreamHeads {
     /// The visible heads of `streams`, and the result of `read_store` at the same moment.
     pub(super) fn with<T>(
         &self,
-        streams: Option<&BTreeSet<StreamId>>,
+        streams: &[StreamId],
         read_store: impl FnOnce() -> T,
-    ) -> (BTreeMap<StreamId, Arc<StreamHead>>, T) {
+    ) -> (Vec<(StreamId, Arc<StreamHead>)>, T) {
         let heads = self.lock();
-        let streams = streams.into_iter().flatten();
-        let visible = streams.filter_map(|stream| heads.visible.get_key_value(stream));
+        let visible = streams.iter().filter_map(|stream| heads.visible.get_key_value(stream));
         let visible = visible.map(|(stream, head)| (stream.clone(), head.clone())).collect();
         (visible, read_store())
     }

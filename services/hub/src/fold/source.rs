@@ -34,7 +34,7 @@ const CHUNK_ENTRIES: usize = 256;
 pub(crate) struct FoldSource<'f> {
     fold: &'f Fold,
     /// The streams whose heads are read from memory.
-    streams: Option<&'f BTreeSet<StreamId>>,
+    streams: &'f [StreamId],
     snapshot: OnceCell<FoldSnapshot<'f>>,
     may_transfer: bool,
     wants_transfer: Cell<bool>,
@@ -46,7 +46,7 @@ pub(super) struct FoldSnapshot<'f> {
     /// The stored state.
     pub(super) stored: Box<dyn Read + 'f>,
     /// Heads of the same moment as `stored`.
-    heads: BTreeMap<StreamId, Arc<StreamHead>>,
+    heads: Vec<(StreamId, Arc<StreamHead>)>,
     /// The histories that were read so far.
     histories: RefCell<BTreeMap<StreamId, Arc<StreamHistory>>>,
 }
@@ -54,7 +54,7 @@ pub(super) struct FoldSnapshot<'f> {
 impl<'f> FoldSnapshot<'f> {
     pub(super) fn new(
         state: Arc<FoldState>,
-        heads: BTreeMap<StreamId, Arc<StreamHead>>,
+        heads: Vec<(StreamId, Arc<StreamHead>)>,
         stored: Box<dyn Read + 'f>,
     ) -> Self {
         Self { state, stored, heads, histories: RefCell::default() }
@@ -65,12 +65,12 @@ impl<'f> FoldSource<'f> {
     /// A source that reads everything from the store, and may begin transfers.
     pub(super) fn new(fold: &'f Fold) -> Self {
         let (snapshot, wants_transfer) = (OnceCell::new(), Cell::new(false));
-        Self { fold, streams: None, snapshot, may_transfer: true, wants_transfer }
+        Self { fold, streams: &[], snapshot, may_transfer: true, wants_transfer }
     }
 
     /// Reads the heads of these streams from memory.
-    pub(crate) fn with_heads_of(self, streams: &'f BTreeSet<StreamId>) -> Self {
-        Self { streams: Some(streams), ..self }
+    pub(crate) fn with_heads_of(self, streams: &'f [StreamId]) -> Self {
+        Self { streams, ..self }
     }
 
     /// Lets a transfer begin only if `may_transfer`.
@@ -100,7 +100,8 @@ impl<'f> FoldSource<'f> {
     }
 
     fn head(&self, stream: &StreamId) -> Option<&StreamHead> {
-        self.snapshot().heads.get(stream).map(|head| &**head)
+        let mut heads = self.snapshot().heads.iter();
+        heads.find(|(of, _)| of == stream).map(|(_, head)| &**head)
     }
 
     fn history(&self, stream: &StreamId) -> Result<Arc<StreamHistory>, SourceError> {

@@ -1,7 +1,7 @@
 //! Which sessions wait for which streams: a change notifies only the sessions that have its
 //! stream.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_event::StreamId;
@@ -30,17 +30,12 @@ impl StreamSubscriptions {
     }
 
     /// Changes the streams of a session from `before` to `now`.
-    pub(crate) fn subscribe(
-        &self,
-        session: SessionId,
-        before: &BTreeSet<StreamId>,
-        now: &BTreeSet<StreamId>,
-    ) {
+    pub(crate) fn subscribe(&self, session: SessionId, before: &[StreamId], now: &[StreamId]) {
         let mut table = self.lock();
-        for stream in before.difference(now) {
+        for stream in before.iter().filter(|stream| !now.contains(stream)) {
             table.unsubscribe(session, stream);
         }
-        for stream in now.difference(before) {
+        for stream in now.iter().filter(|stream| !before.contains(stream)) {
             let sessions = table.by_stream.entry(stream.clone()).or_default();
             if let Err(at) = sessions.binary_search(&session) {
                 sessions.insert(at, session);
@@ -49,7 +44,7 @@ impl StreamSubscriptions {
     }
 
     /// Removes a session that has these streams.
-    pub(crate) fn remove(&self, session: SessionId, streams: &BTreeSet<StreamId>) {
+    pub(crate) fn remove(&self, session: SessionId, streams: &[StreamId]) {
         let mut table = self.lock();
         table.sessions.remove(&session);
         for stream in streams {
@@ -104,7 +99,7 @@ impl SubscriptionTable {
 mod tests {
     use super::*;
 
-    fn streams(names: &[&str]) -> BTreeSet<StreamId> {
+    fn streams(names: &[&str]) -> Vec<StreamId> {
         names.iter().map(|name| name.parse().expect("a stream")).collect()
     }
 
@@ -118,9 +113,9 @@ mod tests {
     fn a_change_notifies_only_the_sessions_of_its_stream() {
         let subscriptions = StreamSubscriptions::default();
         let (a, b) = (subscriptions.add(SessionId(1)), subscriptions.add(SessionId(2)));
-        let (none, of_a) = (BTreeSet::new(), streams(&["node/a", "cluster"]));
-        subscriptions.subscribe(SessionId(1), &none, &of_a);
-        subscriptions.subscribe(SessionId(2), &none, &streams(&["node/b"]));
+        let of_a = streams(&["node/a", "cluster"]);
+        subscriptions.subscribe(SessionId(1), &[], &of_a);
+        subscriptions.subscribe(SessionId(2), &[], &streams(&["node/b"]));
         subscriptions.notify(&streams(&["cluster"]));
         assert!(is_notified(&a) && !is_notified(&b));
         subscriptions.subscribe(SessionId(1), &of_a, &streams(&["node/a"]));

@@ -1,7 +1,5 @@
 //! The heads in memory agree with the store, at every moment.
 
-use std::collections::BTreeSet;
-
 use headwater_event::{Assignment, NodeName};
 use headwater_session::{FoldStatus, tail_push};
 
@@ -50,7 +48,7 @@ fn bounds() -> impl Strategy<Value = HeadBounds> {
 
 /// Checks that a session reads the same from memory as from the store.
 fn agrees(fold: &Fold, node: &NodeName) {
-    let streams = BTreeSet::from([StreamId::node(node), StreamId::Cluster]);
+    let streams = [StreamId::node(node), StreamId::Cluster];
     // The second round reads what the first one cached.
     for _ in 0..2 {
         let (remembered, stored) = (fold.source().with_heads_of(&streams), fold.source());
