@@ -106,7 +106,12 @@ impl StreamHeads {
     }
 
     /// The open batch will write an event of `stream` that continues the ones before it.
-    pub(super) fn accepted(&self, stream: &StreamId, accepted: SizedEvent, history: StreamHistory) {
+    pub(super) fn accepted(
+        &self,
+        stream: &StreamId,
+        accepted: SizedEvent,
+        history: Arc<StreamHistory>,
+    ) {
         let SizedEvent { event, bytes } = accepted;
         let mut heads = self.lock();
         let mut pending = heads.take(stream).unwrap_or_default();
@@ -114,7 +119,7 @@ impl StreamHeads {
         if change.is_some_and(|pushed| pushed.change.key() == &EntryKey::Streams) {
             pending.streams = OnceLock::new();
         }
-        pending.history = Arc::new(history);
+        pending.history = history;
         if !pending.events.ends_before(event.seq) {
             heads.bytes -= pending.events.bytes();
             pending.events = Events::default();

@@ -36,17 +36,17 @@ pub(super) struct History {
     limits: Limits,
     patches: Patches,
     heads: Arc<StreamHeads>,
-    /// The stream of the last event, if that was sparse: in a first fold the events of a stream follow each other.
-    last: Option<SparseStream>,
+    /// The stream of the last event: in a first fold, and in a burst, the events of a stream follow each other.
+    last: Option<LastStream>,
 }
 
-/// A stream whose last event was sparse. Its row is written when another stream follows, and before a commit, instead
-/// of once an event.
+/// The stream of the last event. Its row is written when another stream follows, and before a commit, instead of once
+/// an event.
 #[derive(Debug)]
-struct SparseStream {
+struct LastStream {
     stream: StreamId,
-    /// Its history, the open batch included.
-    history: StreamHistory,
+    /// Its history, the open batch included. Its head, if it has one, shares it.
+    history: Arc<StreamHistory>,
     /// Whether the open batch, or the store, has the row.
     is_written: bool,
 }
@@ -86,7 +86,7 @@ impl History {
         engine: &dyn Engine,
     ) -> Result<StreamHistory, EngineError> {
         if let Some(last) = self.last.take_if(|last| last.stream == *stream) {
-            return Ok(last.history);
+            return Ok(Arc::unwrap_or_clone(last.history));
         }
         if let Some(history) = self.heads.history(stream) {
             return Ok(StreamHistory::clone(&history));
@@ -100,7 +100,7 @@ impl History {
         if let Some(last) = &mut self.last
             && !last.is_written
         {
-            batch.put(&STREAMS, &last.stream, &Json(last.history.clone()));
+            batch.put(&STREAMS, &last.stream, &Json(StreamHistory::clone(&last.history)));
             last.is_written = true;
         }
     }
@@ -183,20 +183,12 @@ impl DerivedRows for History {
         if history.removals > self.limits.removals_max {
             discard_removals(batch, &*engine, stream, &mut history, self.limits.discarded)?;
         }
+        let history = Arc::new(history);
         match kept {
-            Some(event) => {
-                let history = Json(history);
-                batch.put(&STREAMS, stream, &history);
-                let Json(history) = history;
-                self.last = None;
-                self.heads.accepted(stream, event, history);
-            }
-            None => {
-                self.heads.discard(stream);
-                let stream = stream.clone();
-                self.last = Some(SparseStream { stream, history, is_written: false });
-            }
+            Some(event) => self.heads.accepted(stream, event, history.clone()),
+            None => self.heads.discard(stream),
         }
+        self.last = Some(LastStream { stream: stream.clone(), history, is_written: false });
         Ok(())
     }
 

@@ -37,11 +37,13 @@ fn fold_last(engine: &Arc<MemoryEngine>, model: &Model, retired: Option<u64>) {
         object_hash: shared.object_hash,
     };
     state.put_body(&shared.body, header, applied.object.clone());
-    History::default().derive(&event, Continuity::Dense, &mut state).expect("readable");
+    let mut rows = History::default();
+    rows.derive(&event, Continuity::Dense, &mut state).expect("readable");
     state.apply_event(LOG, event, Continuity::Dense, &mut Vec::new()).expect("continues");
     if let Some(number) = retired {
         state.remove_body(&body(number));
     }
+    rows.before_commit(&mut state);
     state.commit(Durability::Buffered).expect("commits");
 }
 
