@@ -33,7 +33,7 @@ const ROUNDS_MAX: usize = 10_000;
 const IDLE: Figure = Figure { what: "bytes of an idle session", is: 9_630.0, within: 0.05 };
 /// The step of the session, and the bytes that it shares with the others.
 const SHARED: Figure =
-    Figure { what: "allocations of a session that sends a shared push", is: 11.15, within: 0.05 };
+    Figure { what: "allocations of a session that sends a shared push", is: 6.15, within: 0.05 };
 
 type FromHub = BoxStream<'static, Result<HubMessage, Status>>;
 

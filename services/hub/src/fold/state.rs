@@ -64,11 +64,40 @@ impl FoldState {
 
     /// The newest claim in the partition of `stream`.
     pub(super) fn claimed(&self, stream: &StreamId) -> WriterEpoch {
-        let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);
-        if count == 0 {
+        let Some((first, others)) = self.claims.split_first() else {
             return WriterEpoch::default();
+        };
+        // One writer mostly has all partitions. A session asks several times an event, and the partition of a
+        // stream is a hash of its text.
+        if others.iter().all(|claim| claim == first) {
+            return *first;
         }
+        let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);
         let partition = stream.partition(count).0 as usize;
         self.claims.get(partition).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claim_of_a_stream_is_that_of_its_partition() {
+        const PARTITIONS: usize = 4;
+        let stream = StreamId::Cluster;
+        let own = stream.partition(4).0 as usize;
+        let claimed = |claims: &[WriterEpoch]| {
+            FoldState { claims: claims.to_vec(), ..FoldState::default() }.claimed(&stream)
+        };
+        assert_eq!(claimed(&[]), WriterEpoch::default());
+        let of_one_writer = [WriterEpoch(1); PARTITIONS];
+        assert_eq!(claimed(&of_one_writer), WriterEpoch(1));
+        for partition in 0..PARTITIONS {
+            let mut claims = of_one_writer;
+            claims[partition] = WriterEpoch(2);
+            let expected = WriterEpoch(if partition == own { 2 } else { 1 });
+            assert_eq!(claimed(&claims), expected, "partition {partition}");
+        }
     }
 }
