@@ -26,6 +26,10 @@ const TOPIC_PREFIX: &str = "headwater";
 /// The longest prefix. Kafka takes names of 249 characters, and a suffix follows the prefix.
 const TOPIC_PREFIX_CHARS_MAX: usize = 200;
 
+/// How long a broker holds a request for positions while there are none. Each request costs its reader some 0.1 ms, and
+/// few of them find a position. One that comes is sent at once; a reader that starts may wait so long once more.
+const POSITIONS_FETCH_WAIT: Duration = Duration::from_millis(500);
+
 /// The settings of the table: brokers, topics and clients.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
@@ -184,6 +188,7 @@ impl Kafka {
             topic_check_interval: self.topic_check_interval,
             unreachable_after: self.unreachable_after,
             commit_positions: self.show_positions,
+            fetch_wait: (direction == Direction::Positions).then_some(POSITIONS_FETCH_WAIT),
             extra: self.client.clone(),
             ..KafkaSettings::new(self.brokers.clone().unwrap_or_default(), self.topic(direction))
         }

@@ -42,6 +42,14 @@ fn the_topics_have_the_names_of_the_log() {
 }
 
 #[test]
+fn positions_alone_are_waited_for_longer() {
+    let kafka = Kafka::default();
+    let wait = |direction| kafka.settings(direction, "hub.b").fetch_wait;
+    assert_eq!(wait(Direction::Positions), Some(POSITIONS_FETCH_WAIT));
+    assert_eq!((wait(Direction::Upstream), wait(Direction::Downstream)), (None, None));
+}
+
+#[test]
 fn what_is_written_is_what_is_read() {
     let mut kafka = with("security.protocol", "SSL");
     kafka.brokers = Some("k:9092".to_owned());
