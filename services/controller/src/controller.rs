@@ -148,7 +148,7 @@ impl Controller {
             follower,
             address: dependencies.address,
             interest: interest.clone(),
-            changes: changes.clone(),
+            changes: changes.of_objects(),
             missing,
             nodes: dependencies.nodes,
             source,

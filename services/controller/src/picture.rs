@@ -111,6 +111,12 @@ impl Picture {
         self.changes.subscribe()
     }
 
+    /// As [`Picture::changes`], but only of what nodes report and of their presence: the objects of the sources
+    /// change unnoticed.
+    pub fn report_changes(&self) -> ChangeSubscription {
+        self.changes.subscribe_to_reports()
+    }
+
     /// Whether the changes have a subscriber.
     #[cfg(test)]
     pub(crate) fn is_watched(&self) -> bool {

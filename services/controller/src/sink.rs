@@ -29,11 +29,11 @@ pub trait Sink: Send {
     /// Acts on the picture until `context.stop`, or until it is dropped.
     ///
     /// A sink acts only while this controller is the writer (`context.progress` is reconciled). When
-    /// it becomes the writer, it subscribes to [`Picture::changes`], looks at everything, then at
-    /// what the subscription names. A subscription has a cost for each change, so a sink holds one
-    /// only while it acts. A sink that is slow gets
-    /// [`PictureChange::Everything`](crate::PictureChange::Everything) instead of a long list; it
-    /// never delays the fold of reports or the publisher.
+    /// it becomes the writer, it subscribes to [`Picture::changes`], or to [`Picture::report_changes`]
+    /// if it reads no objects of the picture. It looks at everything, then at what the subscription
+    /// names. A subscription has a cost for each change, so a sink holds one only while it acts. A sink
+    /// that is slow gets [`PictureChange::Everything`](crate::PictureChange::Everything) instead of a
+    /// long list; it never delays the fold of reports or the publisher.
     async fn run(self: Box<Self>, context: SinkContext);
 }
 

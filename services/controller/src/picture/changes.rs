@@ -2,7 +2,8 @@
 //!
 //! The publisher changes the objects, the fold of reports changes the statuses. Both publish the
 //! keys of what they changed once the change is visible. Subscribers never delay them: a subscriber
-//! that is slow gets [`PictureChange::Everything`].
+//! that is slow gets [`PictureChange::Everything`]. A subscriber to reports alone is not woken by
+//! changes of objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +39,13 @@ pub struct ChangeSubscription(broadcast::Receiver<Group>);
 
 /// Sends changes to the subscribers.
 #[derive(Clone, Debug)]
-pub(crate) struct ChangeFeed(broadcast::Sender<Group>);
+pub(crate) struct ChangeFeed {
+    all: broadcast::Sender<Group>,
+    /// What nodes report, and their presence.
+    reports: broadcast::Sender<Group>,
+    /// Whether the groups of this feed are of the objects of sources.
+    is_of_objects: bool,
+}
 
 /// Changes that subscribers cannot see yet.
 #[derive(Debug)]
@@ -75,19 +82,30 @@ impl PictureChange {
 }
 
 impl ChangeFeed {
-    /// A feed without subscribers.
+    /// A feed without subscribers, of what nodes report.
     pub(crate) fn new() -> Self {
-        Self(broadcast::Sender::new(KEPT_MAX))
+        let (all, reports) = (broadcast::Sender::new(KEPT_MAX), broadcast::Sender::new(KEPT_MAX));
+        Self { all, reports, is_of_objects: false }
+    }
+
+    /// The feed of the objects of sources, with the same subscribers.
+    pub(crate) fn of_objects(&self) -> Self {
+        Self { is_of_objects: true, ..self.clone() }
     }
 
     /// Subscribes to the changes from now on.
     pub(crate) fn subscribe(&self) -> ChangeSubscription {
-        ChangeSubscription(self.0.subscribe())
+        ChangeSubscription(self.all.subscribe())
+    }
+
+    /// Subscribes to the changes from now on, but for those of the objects of sources.
+    pub(crate) fn subscribe_to_reports(&self) -> ChangeSubscription {
+        ChangeSubscription(self.reports.subscribe())
     }
 
     /// Whether there is a subscriber.
     pub(crate) fn is_watched(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.all.receiver_count() > 0 || (!self.is_of_objects && self.reports.receiver_count() > 0)
     }
 
     /// Begins a group, before its first change is made. Without subscribers it stays empty.
@@ -99,8 +117,12 @@ impl ChangeFeed {
     /// Publishes a group, whose changes are visible now.
     pub(crate) fn publish(&self, group: ChangeGroup) {
         if group.0.as_ref().is_none_or(|keys| !keys.is_empty()) {
+            let group: Group = group.0.map(Arc::from);
             // Without subscribers the group is discarded.
-            let _ = self.0.send(group.0.map(Arc::from));
+            if !self.is_of_objects {
+                let _ = self.reports.send(group.clone());
+            }
+            let _ = self.all.send(group);
         }
     }
 
@@ -183,6 +205,26 @@ mod tests {
         let mut changes = feed.subscribe();
         feed.publish(group);
         assert_eq!(received(&mut changes), Some(PictureChange::Everything));
+    }
+
+    #[test]
+    fn a_subscriber_to_reports_gets_no_changes_of_objects() {
+        let feed = ChangeFeed::new();
+        let (mut all, mut reports) = (feed.subscribe(), feed.subscribe_to_reports());
+        let change = |name: &str| Some(PictureChange::Keys([key(name)].into()));
+        publish(&feed.of_objects(), &["object"]);
+        feed.of_objects().publish_everything();
+        assert_eq!(received(&mut all), Some(PictureChange::Everything));
+        assert_eq!(received(&mut reports), None);
+        publish(&feed, &["report"]);
+        assert_eq!(
+            (received(&mut all), received(&mut reports)),
+            (change("report"), change("report"))
+        );
+        drop(all);
+        assert!(feed.is_watched() && !feed.of_objects().is_watched());
+        publish(&feed, &["report"]);
+        assert_eq!(received(&mut reports), change("report"));
     }
 
     #[test]

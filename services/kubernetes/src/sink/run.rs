@@ -199,7 +199,8 @@ impl SinkRun {
         self.mirrors = Mirrors::default();
         self.queue = Queue::default();
         self.events.clear();
-        self.changes = Some(self.picture.changes());
+        // The watches show the objects.
+        self.changes = Some(self.picture.report_changes());
         self.mark_everything();
     }
 
