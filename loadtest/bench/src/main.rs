@@ -5,7 +5,7 @@
 //!  rows/*  what is measured: ours           row     the table: numbers, names, time limits
 //!  limit/* what it is measured against      child   each row is a process of its own
 //!  turns   by turns, in random order        bound   what may be concluded
-//!  results what is kept and printed
+//!  results what is kept and printed         yardstick  what the machine can do
 //! ```
 //!
 //! Nothing fails because a machine is slow: a run ends with 1 when something could not be
@@ -36,6 +36,7 @@ mod thread_time;
 mod turns;
 mod waiting;
 mod writer;
+mod yardstick;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ use tikv_jemallocator::Jemalloc;
 
 use crate::results::{Results, Section};
 use crate::row::Row;
+use crate::yardstick::Yardstick;
 
 /// As the parts have it.
 #[global_allocator]
@@ -109,7 +111,8 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     for row in wanted {
         let load = load();
         eprintln!("== row {}: {} (seed {seed}, load {load:.1})", row.number, row.name);
-        let measured = match child::start(&row, args.full, seed) {
+        let before = Yardstick::take();
+        let mut measured = match child::start(&row, args.full, seed) {
             Ok(measured) => measured,
             Err(failure) => {
                 failed += 1;
@@ -117,6 +120,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
                 continue;
             }
         };
+        measured.set("machine", yardstick::line(before, Yardstick::take()));
         let Row { number, name, about, .. } = row;
         let (full, measured) = (args.full, &measured);
         let section = Section { number, name, about, load, full, seed, measured };

@@ -26,7 +26,8 @@ What is judged is the ratio to the limit unless the figure says otherwise.
 **target** and **floor**: every pair reaches it. **unclear**: the spread reaches across the floor,
 and nothing is concluded. **MISSED**: no pair reaches the floor. **saturated**: a core was busy for
 more than 85 % of the time, so the latency is that of a queue for the processor. **void**: the load
-was not what it was to be.
+was not what it was to be. The line *machine* of a row has what the machine itself did before the row and
+after it: absolute figures of two days compare only as far as these do. Rows of earlier versions lack it.
 
 ";
 
