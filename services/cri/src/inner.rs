@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
 use headwater_edged::pod::PodUid;
 use headwater_edged::runtime::Exit;
 use headwater_edged::runtime::pod_files::PodFiles;
@@ -34,6 +35,14 @@ const UNREADABLE: &str = "the answer has no status that can be read";
 
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
+
+/// Statuses that a list asks for at the same time. A late one keeps its place for its whole time limit, and [`SILENT_MAX`] of them
+/// leave more than half of the places. The runtime serves them side by side, and containerd 1.6 takes 50 ms for one: on a small
+/// machine more of them only take the processor from the pods.
+const STATUSES_MAX: usize = 8;
+
+/// What is listed, by its status; `None`: it is gone.
+type StatusAnswer<T> = Result<Option<(String, T)>, CallError>;
 
 /// See the module.
 #[derive(Debug)]
@@ -90,7 +99,7 @@ impl Silent {
         &mut self,
         id: String,
         known: Option<T>,
-        status: Result<Option<(String, T)>, CallError>,
+        status: StatusAnswer<T>,
     ) -> Result<Option<(String, T)>, CallError> {
         let error = match status {
             Ok(status) => return Ok(status),
@@ -102,6 +111,26 @@ impl Silent {
         }
         self.ids.insert(id.clone(), error.to_string());
         Ok(known.map(|known| (id, known)))
+    }
+
+    /// The same for all statuses that a list asks for, each with its id and what is known. [`STATUSES_MAX`] are asked for at the
+    /// same time. They are returned in the order in which they come: knowledge folds each id by itself.
+    ///
+    /// # Errors
+    /// The runtime itself does not answer. The statuses that have not come are not waited for.
+    async fn last_known_of_all<T, F>(
+        &mut self,
+        asked: Vec<F>,
+    ) -> Result<Vec<(String, T)>, CallError>
+    where
+        F: Future<Output = (String, Option<T>, StatusAnswer<T>)>,
+    {
+        let mut answers = stream::iter(asked).buffer_unordered(STATUSES_MAX);
+        let mut found = Vec::new();
+        while let Some((id, known, status)) = answers.next().await {
+            found.extend(self.last_known(id, known, status)?);
+        }
+        Ok(found)
     }
 
     /// Notes a run that has ended, and of which the runtime does not say how.
@@ -253,7 +282,7 @@ impl Inner {
         let _turn = self.lists.lock().await;
         let began = self.with(Knowledge::now);
         let mut silent = Silent::default();
-        let mut sandboxes = Vec::new();
+        let (mut sandboxes, mut asked) = (Vec::new(), Vec::new());
         for listed in self.list_sandboxes(None).await? {
             let known = self.with(|knowledge| knowledge.sandbox(&listed.id).cloned());
             match known {
@@ -263,13 +292,16 @@ impl Inner {
                     sandboxes.push((listed.id, known));
                 }
                 known => {
-                    let status = self.sandbox_status(&listed.id).await;
                     let known = known.or_else(|| facts::listed_sandbox(&listed));
-                    sandboxes.extend(silent.last_known(listed.id, known, status)?);
+                    asked.push(async move {
+                        let status = self.sandbox_status(&listed.id).await;
+                        (listed.id, known, status)
+                    });
                 }
             }
         }
-        let (mut runs, mut ended) = (Vec::new(), Vec::new());
+        sandboxes.extend(silent.last_known_of_all(asked).await?);
+        let (mut runs, mut ended, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         for listed in self.list_containers(None, None).await? {
             if listed.state() == ContainerState::ContainerUnknown {
                 unknown_runs::end(self, &listed);
@@ -285,12 +317,15 @@ impl Inner {
                     ended.push((listed, known));
                 }
                 known => {
-                    let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
                     let known = known.or_else(|| self.listed_run(&listed));
-                    runs.extend(silent.last_known(listed.id, known, status)?);
+                    asked.push(async move {
+                        let status = self.run_status(&listed.id, &listed.pod_sandbox_id).await;
+                        (listed.id, known, status)
+                    });
                 }
             }
         }
+        runs.extend(silent.last_known_of_all(asked).await?);
         runs.extend(pending_ends::ended_runs(self, ended, ends_within, &mut silent).await);
         self.note_silent(silent);
         self.learn(Fact::List { began, sandboxes, runs });
@@ -416,7 +451,14 @@ fn is_current_run(known: &Run, listed: ContainerState) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
     use super::*;
+
+    /// The time limit of a status.
+    const LIMIT: Duration = Duration::from_secs(20);
 
     #[test]
     fn only_a_container_that_is_not_found_is_gone() {
@@ -438,11 +480,16 @@ mod tests {
         CallError::Failed { call: "ContainerStatus", code, message: "a shim is damaged".to_owned() }
     }
 
+    fn late() -> CallError {
+        CallError::TimedOut { call: "ContainerStatus", within: LIMIT }
+    }
+
+    fn id(number: usize) -> String {
+        format!("c{number}")
+    }
+
     #[test]
     fn what_has_no_status_stays_as_it_is_known_and_a_runtime_that_hangs_is_no_answer() {
-        let late =
-            || CallError::TimedOut { call: "ContainerStatus", within: Duration::from_secs(20) };
-        let id = |number: usize| format!("c{number}");
         let mut silent = Silent::default();
         let seen = silent.last_known(id(0), Some(1), Ok(Some((id(0), 2)))).expect("a status");
         assert_eq!(seen, Some((id(0), 2)));
@@ -455,5 +502,64 @@ mod tests {
             silent.last_known(id(number), Some(1), Err(late())).expect("it stays");
         }
         silent.last_known(id(9), Some(1), Err(late())).expect_err("the runtime hangs");
+    }
+
+    #[tokio::test]
+    async fn statuses_are_asked_for_together_up_to_a_bound_and_say_the_same_as_one_after_another() {
+        let status = |number: usize| match number % 3 {
+            0 => Ok(None),
+            1 => Err(failed(Code::Unknown)),
+            _ => Ok(Some((id(number), number))),
+        };
+        let numbers = || 0..STATUSES_MAX * 3;
+        let (in_flight, most) = (Cell::new(0_usize), Cell::new(0_usize));
+        let ask = async |number: usize| {
+            in_flight.set(in_flight.get() + 1);
+            most.set(most.get().max(in_flight.get()));
+            tokio::task::yield_now().await;
+            in_flight.set(in_flight.get() - 1);
+            (id(number), Some(0), status(number))
+        };
+        let mut together = Silent::default();
+        let found = together.last_known_of_all(numbers().map(ask).collect()).await;
+        let found: BTreeMap<_, _> = found.expect("an answer").into_iter().collect();
+        assert_eq!(most.get(), STATUSES_MAX);
+
+        let mut in_turn = Silent::default();
+        let one =
+            |number| in_turn.last_known(id(number), Some(0), status(number)).expect("an answer");
+        let expected: BTreeMap<_, _> = numbers().filter_map(one).collect();
+        assert_eq!((found, together.ids), (expected, in_turn.ids));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_statuses_delay_a_list_by_one_time_limit_and_too_many_end_it_then() {
+        for late_ones in [1, SILENT_MAX, SILENT_MAX + 1, STATUSES_MAX * 2] {
+            // They are apart: others come before and after each of them.
+            let is_late = |number: usize| number % 5 == 2 && number / 5 < late_ones;
+            let ask = async |number: usize| {
+                if is_late(number) {
+                    tokio::time::sleep(LIMIT).await;
+                    return (id(number), Some(1), Err(late()));
+                }
+                (id(number), Some(1), Ok(Some((id(number), 2))))
+            };
+            let asked = (0..late_ones * 5 + STATUSES_MAX).map(ask).collect();
+            let (began, mut silent) = (Instant::now(), Silent::default());
+            let found = silent.last_known_of_all(asked).await;
+            let taken = began.elapsed();
+            assert!((LIMIT..LIMIT * 2).contains(&taken), "{late_ones} late: {taken:?}");
+            if late_ones > SILENT_MAX {
+                let error = found.expect_err("the runtime hangs");
+                assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
+                continue;
+            }
+            let mut found = found.expect("an answer");
+            assert_eq!(found.len(), late_ones * 5 + STATUSES_MAX);
+            found.retain(|(_, value)| *value == 1);
+            let kept: BTreeSet<_> = found.into_iter().map(|(id, _)| id).collect();
+            assert_eq!(kept.len(), late_ones);
+            assert!(kept.iter().eq(silent.ids.keys()), "{kept:?}");
+        }
     }
 }
