@@ -113,7 +113,7 @@ impl Silent {
         Ok(known.map(|known| (id, known)))
     }
 
-    /// The same for all statuses that a list asks for, each with its id and what is known. [`STATUSES_MAX`] are asked for at the
+    /// As [`Self::last_known`], for all statuses that a list asks for, each with its id and what is known. [`STATUSES_MAX`] are asked for at the
     /// same time. They are returned in the order in which they come: knowledge folds each id by itself.
     ///
     /// # Errors
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn statuses_are_asked_for_together_up_to_a_bound_and_say_the_same_as_one_after_another() {
+    async fn statuses_are_asked_for_together_up_to_a_bound_with_the_result_of_one_after_another() {
         let status = |number: usize| match number % 3 {
             0 => Ok(None),
             1 => Err(failed(Code::Unknown)),

@@ -1,8 +1,8 @@
 //! Whether the client of a reader has lost every broker.
 //!
 //! A broker that starts may name no broker in its metadata. librdkafka then drops all brokers that it
-//! knows, cancels its return to the first ones because it has an answer, and asks nobody any more. A
-//! reader of such a client would wait for ever.
+//! knows, cancels its return to the first ones because it has an answer, and sends no further request
+//! (confluentinc/librdkafka issue 5301). A reader of such a client would wait for ever.
 
 use std::time::{Duration, Instant};
 
