@@ -275,8 +275,8 @@ pub(crate) fn known_high<C: ConsumerContext>(
     is_known.then_some(high)
 }
 
-/// How many brokers `client` has learned from the cluster. The first ones, which its settings name, do
-/// not count.
+/// How many brokers `client` has learned from the cluster. The bootstrap brokers, which its
+/// settings name, do not count.
 pub(crate) fn learned_brokers<C: ClientContext>(client: &Client<C>) -> usize {
     let client = client.native_ptr();
     let mut count = 0;
@@ -288,8 +288,8 @@ pub(crate) fn learned_brokers<C: ClientContext>(client: &Client<C>) -> usize {
     count
 }
 
-/// Adds `brokers`, `host:port` separated by commas, to those that `client` may connect to. One that it
-/// has from its settings is not added twice.
+/// Adds `brokers`, `host:port` separated by commas, to those that `client` may connect to. It skips one
+/// that the client has by the same name.
 pub(crate) fn add_brokers<C: ClientContext>(client: &Client<C>, brokers: &str) {
     let Ok(brokers) = CString::new(brokers) else { return };
     // SAFETY: client and text live; the text is copied. Any thread may call this.
@@ -413,5 +413,37 @@ unsafe fn header(headers: *const c::rd_kafka_headers_t, name: &CStr) -> Option<B
         let code = c::rd_kafka_header_get_last(headers, name.as_ptr(), &mut value, &mut len);
         let found = code == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
         if found { bytes_of(value, len) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use rdkafka::config::ClientConfig;
+    use rdkafka::mocking::MockCluster;
+
+    use super::*;
+
+    /// How long a client on loopback may take to connect and to learn the brokers: milliseconds, on a
+    /// machine that is not busy.
+    const LEARNED_WITHIN: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_client_that_knows_no_broker_learns_the_cluster_from_one_that_is_added() {
+        let cluster = MockCluster::new(3).expect("a cluster");
+        let bootstrap = cluster.bootstrap_servers();
+        // As a client that has lost all brokers, it has none to ask.
+        let client: BaseConsumer =
+            ClientConfig::new().set("group.id", "g").create().expect("a client");
+        assert_eq!(learned_brokers(client.client()), 0);
+        let (one, _) = bootstrap.split_once(',').expect("three brokers");
+        add_brokers(client.client(), one);
+        let deadline = Instant::now() + LEARNED_WITHIN;
+        while learned_brokers(client.client()) < 3 {
+            assert!(Instant::now() < deadline, "{} brokers", learned_brokers(client.client()));
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use self::record_stream::NO_EPOCH;
 
 /// How often a reader without records checks whether its position is to be committed, and whether its
 /// client knows a broker.
-const POSITION_CHECK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a reader needs of its log.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ pub(crate) struct KafkaReader {
     faults: mpsc::Receiver<ReadError>,
     /// When a reader without records checks its position and its client. One timer for all waits: a
     /// timer for each would enter the runtime's wheel, and leave it, with every record that comes alone.
-    position_checks: Interval,
+    checks: Interval,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -88,7 +88,7 @@ impl KafkaReader {
             cluster,
             returned: None,
             faults,
-            position_checks: position_checks(),
+            checks: checks(),
             _watch,
         })
     }
@@ -108,7 +108,7 @@ impl KafkaReader {
             tokio::select! {
                 () = self.wake.notified() => {}
                 Some(error) = self.faults.recv() => return Err(error),
-                _ = self.position_checks.tick() => {
+                _ = self.checks.tick() => {
                     if let Some(records) = &mut self.records {
                         records.check_brokers();
                     }
@@ -125,9 +125,9 @@ impl KafkaReader {
     }
 }
 
-fn position_checks() -> Interval {
-    let first = tokio::time::Instant::now() + POSITION_CHECK;
-    let mut checks = interval_at(first, POSITION_CHECK);
+fn checks() -> Interval {
+    let first = tokio::time::Instant::now() + CHECK_INTERVAL;
+    let mut checks = interval_at(first, CHECK_INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     checks
 }

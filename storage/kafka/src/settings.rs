@@ -42,8 +42,8 @@ pub struct KafkaSettings {
     pub unreachable_after: Duration,
     /// Whether readers commit their positions to the group `client_id`, for display only.
     pub commit_positions: bool,
-    /// How long a broker holds a reader's request while there is nothing to read, unless `extra` says it; `None`: as
-    /// long as suits a reader that delays others.
+    /// How long a broker holds a reader's request while there is nothing to read. `extra` overrides it.
+    /// `None`: the default, for readers that delay others.
     pub fetch_wait: Option<Duration>,
     /// librdkafka's settings by its own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
@@ -277,6 +277,7 @@ mod tests {
             let config = settings.consumer_config().expect("taken");
             config.get(FETCH_WAIT).map(str::to_owned)
         };
+        assert!(CONSUMER.iter().any(|one| one.name == FETCH_WAIT));
         let usual = KafkaSettings::new("127.0.0.1:9", "t");
         let fetch_wait = Some(Duration::from_millis(700));
         assert_eq!(wait(usual.clone()).as_deref(), Some("100"));

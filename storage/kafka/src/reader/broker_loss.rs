@@ -1,22 +1,25 @@
 //! Whether the client of a reader has lost every broker.
 //!
 //! A broker that starts may name no broker in its metadata. librdkafka then drops all brokers that it
-//! knows, cancels its return to the first ones because it has an answer, and sends no further request
-//! (confluentinc/librdkafka issue 5301). A reader of such a client would wait for ever.
+//! knows, cancels its return to the bootstrap brokers because it has an answer, and sends no further
+//! request (confluentinc/librdkafka issue 5301). A reader of such a client would wait for ever.
+//!
+//! A client that has lost all its brokers once does not return to the bootstrap brokers again by
+//! itself, even if the addresses of all brokers change later: one that knows brokers is not looked at.
 
 use std::time::{Duration, Instant};
 
-/// How long a client knows no broker before its first ones are added again. A new client learns the
+/// How long a client knows no broker before its bootstrap brokers are added again. A new client learns the
 /// brokers within milliseconds of its first connection.
 const ADDED_AFTER: Duration = Duration::from_secs(2);
 
 /// The longest wait between two additions. librdkafka keeps the list of each for the client's life.
 const ADDED_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Decides when the first brokers are added again.
+/// Decides when the bootstrap brokers are added again.
 #[derive(Debug)]
 pub(super) struct BrokerLoss {
-    /// Since when the client knows no broker, or when the first ones were last added.
+    /// Since when the client knows no broker, or when the bootstrap brokers were last added.
     since: Option<Instant>,
     /// The wait before the next addition.
     wait: Duration,
@@ -27,7 +30,7 @@ impl BrokerLoss {
         Self { since: None, wait: ADDED_AFTER }
     }
 
-    /// Whether the first brokers are to be added now. `known` is the number of brokers that the
+    /// Whether the bootstrap brokers are to be added now. `known` is the number of brokers that the
     /// client has learned from the cluster.
     pub(super) fn is_addition_due(&mut self, now: Instant, known: usize) -> bool {
         if known > 0 {
@@ -49,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_brokers_are_added_when_none_is_known_for_a_while_and_then_ever_less_often() {
+    fn the_bootstrap_brokers_are_added_when_none_is_known_for_a_while_and_then_ever_less_often() {
         let start = Instant::now();
         let mut loss = BrokerLoss::new();
         let mut additions = |seconds: std::ops::Range<u64>, known| {

@@ -11,7 +11,7 @@ use headwater_event::{Offset, Partition};
 
 /// How often positions are committed: a person looks again after seconds, and each commit is a
 /// record in Kafka's own topic.
-pub(super) const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The open readers of a log. The one that was opened first follows the log. The others look
 /// something up; their positions mean nothing.

@@ -120,7 +120,7 @@ impl RecordStream {
         Ok(self.batch(records))
     }
 
-    /// Adds the first brokers again to a client that has lost all of them.
+    /// Adds the bootstrap brokers again to a client that has lost all brokers.
     pub(super) fn check_brokers(&mut self) {
         let client = self.events.consumer().client();
         if self.loss.is_addition_due(Instant::now(), native::learned_brokers(client)) {
@@ -128,7 +128,7 @@ impl RecordStream {
             tracing::info!(
                 topic,
                 brokers,
-                "a reader's client knows no broker; the first are added"
+                "the reader's client knows no broker; its bootstrap brokers are added again"
             );
             native::add_brokers(client, brokers);
         }

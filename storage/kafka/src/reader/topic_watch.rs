@@ -1,6 +1,7 @@
 //! A watch over the topic of a reader.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_event::TopicId;
 use headwater_log::ReadError;
@@ -8,9 +9,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::ReaderDependencies;
-use super::position::{COMMIT_INTERVAL, ReaderPosition};
+use super::position::ReaderPosition;
 use crate::cluster::blocking;
 use crate::metrics::Counts;
+
+/// How often the ends of the partitions are requested, one after the other, for the metric of the lag:
+/// as often as a metric is mostly scraped.
+const LAG_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Checks whether the topic is still the one that the reader reads: librdkafka goes on in silence
 /// when a topic was deleted and created again.
@@ -34,7 +39,7 @@ impl TopicWatch {
         loop {
             ticks.tick().await;
             if let Some(counts) = counts
-                && counted.elapsed() >= COMMIT_INTERVAL
+                && counted.elapsed() >= LAG_INTERVAL
                 && position.is_shown()
             {
                 counted = Instant::now();
@@ -62,11 +67,14 @@ async fn count_lag(
     counts: &Arc<Counts>,
     position: &Arc<ReaderPosition>,
 ) {
-    for (partition, next) in position.all() {
+    for partition in position.all().into_keys() {
         let cluster = dependencies.cluster.clone();
         match blocking(move || cluster.bounds(partition)).await {
             Ok(bounds) => {
-                counts.handled(partition, next);
+                // The reader may have handled more meanwhile.
+                if let Some(next) = position.all().get(&partition) {
+                    counts.handled(partition, *next);
+                }
                 counts.ends(partition, bounds.high);
             }
             // If this lasts, the watch reports it.

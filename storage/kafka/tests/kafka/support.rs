@@ -47,8 +47,8 @@ impl Kafka {
         }
     }
 
-    /// A short wait for appends: a case that waits for a broker that answers nothing, once for a request
-    /// and once for an append, ends within its bound.
+    /// A short wait for appends, longer than one for a request: a case whose broker answers neither ends
+    /// within its bound.
     pub(crate) fn impatient_settings(&self, topic: &str) -> KafkaSettings {
         KafkaSettings { delivery_timeout: Duration::from_secs(12), ..self.settings(topic) }
     }
