@@ -36,9 +36,10 @@ const UNREADABLE: &str = "the answer has no status that can be read";
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
 
-/// Statuses that a list asks for at the same time. A late one keeps its place for its whole time limit, and [`SILENT_MAX`] of them
-/// leave more than half of the places. The runtime serves them side by side, and containerd 1.6 takes 50 ms for one: on a small
-/// machine more of them only take the processor from the pods.
+/// Statuses that a list requests at the same time. A late one keeps its place for its whole time limit,
+/// and [`SILENT_MAX`] of them leave more than half of the places. The runtime serves them side by side,
+/// and containerd 1.6 takes 50 ms for one. On a small machine, more calls at once only take the
+/// processor from the pods.
 const STATUSES_MAX: usize = 8;
 
 /// What is listed, by its status; `None`: it is gone.
@@ -113,11 +114,12 @@ impl Silent {
         Ok(known.map(|known| (id, known)))
     }
 
-    /// As [`Self::last_known`], for all statuses that a list asks for, each with its id and what is known. [`STATUSES_MAX`] are asked for at the
-    /// same time. They are returned in the order in which they come: knowledge folds each id by itself.
+    /// As [`Self::last_known`], for all statuses that a list requests, each with its id and what is
+    /// known; [`STATUSES_MAX`] at the same time. Statuses return in the order of their arrival:
+    /// knowledge folds each id by itself.
     ///
     /// # Errors
-    /// The runtime itself does not answer. The statuses that have not come are not waited for.
+    /// The runtime itself does not answer. Calls in flight are dropped.
     async fn last_known_of_all<T, F>(
         &mut self,
         asked: Vec<F>,

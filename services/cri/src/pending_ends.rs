@@ -35,8 +35,8 @@ const ASKED_WITHIN: Duration = Duration::from_secs(3);
 /// Statuses that did not come within [`ASKED_WITHIN`] have these places, so they take none of the others.
 const SLOW_MAX: usize = 4;
 
-/// The longest time between two lists that counts. It is longer than the slowest list that succeeds: two lists and three statuses
-/// take 20 s each, and the wait before it is seconds. After a longer time the runtime or this process was away, and no end could
+/// The longest time between two lists that counts. It is longer than the slowest list that succeeds: two lists and the late
+/// statuses of each take 20 s each, and the wait before it is seconds. After a longer time the runtime or this process was away, and no end could
 /// become known.
 const GAP_MAX: Duration = Duration::from_mins(2);
 

@@ -27,7 +27,7 @@ const TOPIC_PREFIX: &str = "headwater";
 const TOPIC_PREFIX_CHARS_MAX: usize = 200;
 
 /// How long a broker holds a request for positions while there are none. Each request costs its reader some 0.1 ms, and
-/// few of them find a position. One that comes is sent at once; a reader that starts may wait so long once more.
+/// few of them find a position. One that comes is sent at once. A reader that starts may wait once for this time.
 const POSITIONS_FETCH_WAIT: Duration = Duration::from_millis(500);
 
 /// The settings of the table: brokers, topics and clients.

@@ -91,7 +91,7 @@ pub(crate) struct SessionTask {
     dials: Option<Arc<DialQueue>>,
     /// Notified when the fold changes in a way that concerns the session.
     changed: Arc<Notify>,
-    /// In their order. A list: a set has room for eleven, and most edges have two.
+    /// Sorted. A list: a set has room for eleven, and most edges have two.
     subscribed: Vec<StreamId>,
     reports: ReportQueue,
     /// Requests in flight; they end with the session.

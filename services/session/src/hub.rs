@@ -74,7 +74,7 @@ pub struct HubSession {
     takes_dials: bool,
     /// The positions in the hello of streams that are not served yet.
     hello_positions: BTreeMap<StreamId, ReplicaPosition>,
-    /// In the order of their streams. A list: a node of a map has room for eleven, and most edges have two.
+    /// Sorted by stream. A list: a node of a map has room for eleven, and most edges have two.
     senders: Vec<StreamSender>,
     window: SendWindow,
     pending_reports: PendingReports,

@@ -87,6 +87,7 @@ impl PodReports for PictureReports {
     }
 
     fn subscribe(&self) -> Box<dyn ReportChanges> {
+        // It reads published objects too, so it needs their changes.
         Box::new(PodChanges(self.picture.changes()))
     }
 }

@@ -47,6 +47,9 @@ fn positions_alone_are_waited_for_longer() {
     let wait = |direction| kafka.settings(direction, "hub.b").fetch_wait;
     assert_eq!(wait(Direction::Positions), Some(POSITIONS_FETCH_WAIT));
     assert_eq!((wait(Direction::Upstream), wait(Direction::Downstream)), (None, None));
+    let page = include_str!("../../../../ops/docs/kafka.md");
+    let wait_ms = POSITIONS_FETCH_WAIT.as_millis();
+    assert!(page.contains(&format!("| reading positions | `fetch.wait.max.ms` | `{wait_ms}` |")));
 }
 
 #[test]

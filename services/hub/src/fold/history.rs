@@ -25,8 +25,8 @@ const REMOVALS_MAX: u64 = 16_384;
 /// Removals that are discarded at once above [`REMOVALS_MAX`].
 const REMOVALS_DISCARDED: usize = 4096;
 
-/// Writer epochs of a stream whose first seqs are kept, about 20 bytes each in a row that every event
-/// writes. Controllers claim the log a few times a week; an edge that missed more claims with
+/// Writer epochs of a stream whose first seqs are kept, about 20 bytes each in a row that a batch
+/// of events writes. Controllers claim the log a few times a week; an edge that missed more claims with
 /// changes in its stream is compared with the fold.
 const EPOCHS_MAX: usize = 32;
 

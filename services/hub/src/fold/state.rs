@@ -84,16 +84,16 @@ mod tests {
 
     #[test]
     fn the_claim_of_a_stream_is_that_of_its_partition() {
-        const PARTITIONS: usize = 4;
+        const PARTITIONS: u32 = 4;
         let stream = StreamId::Cluster;
-        let own = stream.partition(4).0 as usize;
+        let own = stream.partition(PARTITIONS).0 as usize;
         let claimed = |claims: &[WriterEpoch]| {
             FoldState { claims: claims.to_vec(), ..FoldState::default() }.claimed(&stream)
         };
         assert_eq!(claimed(&[]), WriterEpoch::default());
-        let of_one_writer = [WriterEpoch(1); PARTITIONS];
+        let of_one_writer = [WriterEpoch(1); PARTITIONS as usize];
         assert_eq!(claimed(&of_one_writer), WriterEpoch(1));
-        for partition in 0..PARTITIONS {
+        for partition in 0..of_one_writer.len() {
             let mut claims = of_one_writer;
             claims[partition] = WriterEpoch(2);
             let expected = WriterEpoch(if partition == own { 2 } else { 1 });

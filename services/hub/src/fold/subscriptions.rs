@@ -17,7 +17,7 @@ pub(crate) struct StreamSubscriptions {
 #[derive(Debug, Default)]
 struct SubscriptionTable {
     sessions: BTreeMap<SessionId, Arc<Notify>>,
-    /// In the order of their ids. A list: most streams have one session, and a set has room for eleven.
+    /// Sorted. A list: most streams have one session, and a set has room for eleven.
     by_stream: HashMap<StreamId, Vec<SessionId>>,
 }
 

@@ -199,7 +199,7 @@ impl SinkRun {
         self.mirrors = Mirrors::default();
         self.queue = Queue::default();
         self.events.clear();
-        // The watches show the objects.
+        // The watches show the objects: only reports and presence matter here.
         self.changes = Some(self.picture.report_changes());
         self.mark_everything();
     }

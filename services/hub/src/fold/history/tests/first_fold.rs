@@ -67,7 +67,13 @@ fn a_first_fold_reads_the_history_of_a_stream_once_while_its_events_follow_each_
 }
 
 #[test]
-fn a_first_fold_writes_the_history_of_a_stream_when_another_one_follows_and_before_the_commit() {
+fn a_fold_writes_the_history_of_a_stream_when_another_one_follows_and_before_the_commit() {
+    for continuity in [Continuity::Sparse, Continuity::Dense] {
+        writes_the_history_once_a_batch(continuity);
+    }
+}
+
+fn writes_the_history_once_a_batch(continuity: Continuity) {
     const EVENTS: u8 = 50;
     let mut first = Model::new();
     let mut second = Model { stream: "node/a".parse().expect("a stream"), ..Model::new() };
@@ -84,9 +90,8 @@ fn a_first_fold_writes_the_history_of_a_stream_when_another_one_follows_and_befo
     let last = Some(Seq(u64::from(EVENTS)));
     for model in [&first, &second] {
         for envelope in &model.events {
-            rows.derive(envelope, Continuity::Sparse, &mut state).expect("readable");
-            let applied =
-                state.apply_event(LOG, envelope.clone(), Continuity::Sparse, &mut effects);
+            rows.derive(envelope, continuity, &mut state).expect("readable");
+            let applied = state.apply_event(LOG, envelope.clone(), continuity, &mut effects);
             applied.expect("continues");
             // No event of the stream writes its row.
             assert_eq!(written(&mut state, &model.stream), None, "seq {}", envelope.seq);
