@@ -36,14 +36,14 @@ const UNREADABLE: &str = "the answer has no status that can be read";
 /// So many statuses may be late in one list: then the runtime as a whole hangs.
 const SILENT_MAX: usize = 3;
 
-/// Statuses that a list requests at the same time. A late one keeps its place for its whole time limit,
-/// and [`SILENT_MAX`] of them leave more than half of the places. The runtime serves them side by side,
-/// and containerd 1.6 takes 50 ms for one. On a small machine, more calls at once only take the
-/// processor from the pods.
-const STATUSES_MAX: usize = 8;
+/// Statuses that are requested at the same time: by a list, and of containers that have ended. A late
+/// one of a list keeps its place for its whole time limit, and [`SILENT_MAX`] of them leave more than
+/// half of the places. The runtime serves them side by side, and containerd 1.6 takes 50 ms for one. On
+/// a small machine, more calls at once only take the processor from the pods.
+pub(crate) const STATUSES_MAX: usize = 8;
 
 /// What is listed, by its status; `None`: it is gone.
-type StatusAnswer<T> = Result<Option<(String, T)>, CallError>;
+pub(crate) type StatusAnswer<T> = Result<Option<(String, T)>, CallError>;
 
 /// See the module.
 #[derive(Debug)]

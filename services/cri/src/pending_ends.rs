@@ -11,10 +11,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::CallError;
 use crate::facts;
 use crate::id_claims::IdClaims;
-use crate::inner::{self, Inner, Silent};
+use crate::inner::{self, Inner, STATUSES_MAX, Silent, StatusAnswer};
 use crate::knowledge::{Fact, Phase, Run};
 use crate::proto::Container;
 
@@ -26,18 +25,15 @@ pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// have started.
 pub(crate) const ENDS_WITHIN_AT_OPEN: Duration = Duration::from_secs(5);
 
-/// Statuses that are asked for at the same time.
-const ASKED_MAX: usize = 8;
-
-/// A status has one of those places for so long: a runtime gives it within milliseconds, and others wait for the place.
+/// A status has one of [`STATUSES_MAX`] places for so long: a runtime gives it within milliseconds, and others wait for the place.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Statuses that did not come within [`ASKED_WITHIN`] have these places, so they take none of the others.
 const SLOW_MAX: usize = 4;
 
 /// The longest time between two lists that counts. It is longer than the slowest list that succeeds: two lists and the late
-/// statuses of each take 20 s each, and the wait before it is seconds. After a longer time the runtime or this process was away, and no end could
-/// become known.
+/// statuses of each take 20 s each, and the wait before it is seconds. After a longer time the runtime or this process was away,
+/// and no end could become known.
 const GAP_MAX: Duration = Duration::from_mins(2);
 
 /// Why there is no answer of a status that is asked for.
@@ -96,16 +92,13 @@ struct PendingEnd {
     why: String,
 }
 
-/// The run by its status; `None`: it is gone.
-type Answer = Result<Option<(String, Run)>, CallError>;
-
 impl PendingEnds {
     /// Asks for nothing any more after `stop`.
     pub(crate) fn new(stop: CancellationToken) -> Self {
         Self {
             ids: IdClaims::default(),
             times: Mutex::default(),
-            places: Semaphore::new(ASKED_MAX),
+            places: Semaphore::new(STATUSES_MAX),
             slow_places: Semaphore::new(SLOW_MAX),
             stop,
         }
@@ -178,7 +171,7 @@ pub(crate) async fn ended_runs(
 
 /// The answer, if it comes before `until`, or why there is none.
 async fn awaited(
-    answer: Option<oneshot::Receiver<Answer>>,
+    answer: Option<oneshot::Receiver<StatusAnswer<Run>>>,
     until: Instant,
 ) -> Result<Option<(String, Run)>, String> {
     let answer = match answer {
@@ -227,7 +220,11 @@ async fn give_up(inner: &Inner, id: &str, run: Run, is_of_boot: bool, why: &str)
 }
 
 /// Begins to ask how a container has ended; `None` if it is being asked for.
-fn begin(inner: &Arc<Inner>, id: String, sandbox: String) -> Option<oneshot::Receiver<Answer>> {
+fn begin(
+    inner: &Arc<Inner>,
+    id: String,
+    sandbox: String,
+) -> Option<oneshot::Receiver<StatusAnswer<Run>>> {
     let claim = inner.pending.ids.claim(&id)?;
     let (answer, answered) = oneshot::channel();
     let inner = inner.clone();
@@ -243,7 +240,7 @@ fn begin(inner: &Arc<Inner>, id: String, sandbox: String) -> Option<oneshot::Rec
 }
 
 /// Folds an answer for which no list waits any more.
-fn fold_late(inner: &Inner, id: &str, answer: Answer) {
+fn fold_late(inner: &Inner, id: &str, answer: StatusAnswer<Run>) {
     match answer {
         // One that was removed meanwhile does not come back.
         Ok(Some((id, run))) if inner.with(|knowledge| knowledge.run(&id).is_some()) => {
@@ -302,7 +299,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn statuses_that_hang_free_their_places_for_others() {
         let pending = Arc::new(PendingEnds::new(CancellationToken::new()));
-        for _ in 0..ASKED_MAX * 2 {
+        for _ in 0..STATUSES_MAX * 2 {
             let pending = pending.clone();
             tokio::spawn(async move { pending.in_turn(std::future::pending::<()>).await });
         }
