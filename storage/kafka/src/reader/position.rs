@@ -59,6 +59,11 @@ impl ReaderPosition {
         handled.insert(partition, next);
     }
 
+    /// The position in `partition`.
+    pub(super) fn next(&self, partition: Partition) -> Option<Offset> {
+        self.handled.lock().unwrap_or_else(PoisonError::into_inner).get(&partition).copied()
+    }
+
     /// The positions in all partitions.
     pub(super) fn all(&self) -> BTreeMap<Partition, Offset> {
         self.handled.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -72,8 +72,8 @@ async fn count_lag(
         match blocking(move || cluster.bounds(partition)).await {
             Ok(bounds) => {
                 // The reader may have handled more meanwhile.
-                if let Some(next) = position.all().get(&partition) {
-                    counts.handled(partition, *next);
+                if let Some(next) = position.next(partition) {
+                    counts.handled(partition, next);
                 }
                 counts.ends(partition, bounds.high);
             }
