@@ -26,9 +26,12 @@ const TOPIC_PREFIX: &str = "headwater";
 /// The longest prefix. Kafka takes names of 249 characters, and a suffix follows the prefix.
 const TOPIC_PREFIX_CHARS_MAX: usize = 200;
 
-/// How long a broker holds a request for positions while there are none. Each request costs its reader some 0.1 ms, and
-/// few of them find a position. One that comes is sent at once. A reader that starts may wait once for this time.
-const POSITIONS_FETCH_WAIT: Duration = Duration::from_millis(500);
+/// librdkafka's setting: how long a broker holds a request while there is nothing to read, in milliseconds.
+const FETCH_WAIT: &str = "fetch.wait.max.ms";
+
+/// That of positions, unless the user sets another. Each request costs its reader some 0.1 ms, and few of them find a
+/// position. One that comes is sent at once. A reader that starts may wait once for this time.
+const POSITIONS_FETCH_WAIT_MS: &str = "500";
 
 /// The settings of the table: brokers, topics and clients.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -181,6 +184,12 @@ impl Kafka {
     /// Returns the settings of the log of `direction` for the part of this name: `controller.a`,
     /// `hub.b`. In client ids and groups the name has the prefix.
     pub(crate) fn settings(&self, direction: Direction, part: &str) -> KafkaSettings {
+        let mut extra = self.client.clone();
+        if direction == Direction::Positions {
+            extra
+                .entry(FETCH_WAIT.to_owned())
+                .or_insert_with(|| POSITIONS_FETCH_WAIT_MS.to_owned());
+        }
         KafkaSettings {
             client_id: format!("{}.{part}", self.topic_prefix),
             delivery_timeout: self.delivery_timeout,
@@ -188,8 +197,7 @@ impl Kafka {
             topic_check_interval: self.topic_check_interval,
             unreachable_after: self.unreachable_after,
             commit_positions: self.show_positions,
-            fetch_wait: (direction == Direction::Positions).then_some(POSITIONS_FETCH_WAIT),
-            extra: self.client.clone(),
+            extra,
             ..KafkaSettings::new(self.brokers.clone().unwrap_or_default(), self.topic(direction))
         }
     }

@@ -20,9 +20,6 @@ const TOPIC_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long that check may go without an answer before a reader fails.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// How long a broker holds a reader's request while there is nothing to read, in milliseconds.
-const FETCH_WAIT: &str = "fetch.wait.max.ms";
-
 /// The address of Kafka, and the settings of its clients.
 #[derive(Clone)]
 pub struct KafkaSettings {
@@ -42,9 +39,6 @@ pub struct KafkaSettings {
     pub unreachable_after: Duration,
     /// Whether readers commit their positions to the group `client_id`, for display only.
     pub commit_positions: bool,
-    /// How long a broker holds a reader's request while there is nothing to read. `extra` overrides it.
-    /// `None`: the default, for readers that delay others.
-    pub fetch_wait: Option<Duration>,
     /// librdkafka's settings by its own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
 }
@@ -92,7 +86,6 @@ impl KafkaSettings {
             topic_check_interval: TOPIC_CHECK_INTERVAL,
             unreachable_after: UNREACHABLE_AFTER,
             commit_positions: true,
-            fetch_wait: None,
             extra: BTreeMap::new(),
         }
     }
@@ -132,9 +125,6 @@ impl KafkaSettings {
     pub fn consumer_config(&self) -> Result<ClientConfig, SettingsError> {
         let mut config = self.client(CONSUMER)?;
         config.set("group.id", &self.client_id);
-        if let Some(wait) = self.fetch_wait.filter(|_| !self.extra.contains_key(FETCH_WAIT)) {
-            config.set(FETCH_WAIT, wait.as_millis().to_string());
-        }
         Ok(config)
     }
 
@@ -269,21 +259,6 @@ mod tests {
         let config = with("security.protocol", "SSL").consumer_config().expect("taken");
         assert_eq!(config.get("security.protocol"), Some("SSL"));
         assert_eq!(config.get("auto.offset.reset"), Some("error"));
-    }
-
-    #[test]
-    fn a_reader_may_wait_longer_unless_a_user_says_how_long() {
-        let wait = |settings: KafkaSettings| {
-            let config = settings.consumer_config().expect("taken");
-            config.get(FETCH_WAIT).map(str::to_owned)
-        };
-        assert!(CONSUMER.iter().any(|one| one.name == FETCH_WAIT));
-        let usual = KafkaSettings::new("127.0.0.1:9", "t");
-        let fetch_wait = Some(Duration::from_millis(700));
-        assert_eq!(wait(usual.clone()).as_deref(), Some("100"));
-        assert_eq!(wait(KafkaSettings { fetch_wait, ..usual }).as_deref(), Some("700"));
-        let set = KafkaSettings { fetch_wait, ..with(FETCH_WAIT, "20") };
-        assert_eq!(wait(set).as_deref(), Some("20"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! The publisher changes the objects, the fold of reports changes the statuses. Both publish the
 //! keys of what they changed once the change is visible. Subscribers never delay them: a subscriber
-//! that is slow gets [`PictureChange::Everything`]. Changes of objects do not
-//! wake a subscriber to reports alone.
+//! that is slow gets [`PictureChange::Everything`]. Changes of objects do not wake a subscriber to
+//! reports alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

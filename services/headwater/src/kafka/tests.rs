@@ -42,14 +42,19 @@ fn the_topics_have_the_names_of_the_log() {
 }
 
 #[test]
-fn positions_alone_are_waited_for_longer() {
-    let kafka = Kafka::default();
-    let wait = |direction| kafka.settings(direction, "hub.b").fetch_wait;
-    assert_eq!(wait(Direction::Positions), Some(POSITIONS_FETCH_WAIT));
-    assert_eq!((wait(Direction::Upstream), wait(Direction::Downstream)), (None, None));
+fn positions_alone_are_waited_for_longer_unless_a_user_says_how_long() {
+    let waits = |kafka: &Kafka| {
+        [Direction::Positions, Direction::Upstream, Direction::Downstream].map(|direction| {
+            let config = kafka.settings(direction, "hub.b").consumer_config().expect("taken");
+            config.get(FETCH_WAIT).map(str::to_owned)
+        })
+    };
+    let of = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
+    assert_eq!(waits(&Kafka::default()), of([POSITIONS_FETCH_WAIT_MS, "100", "100"]));
+    assert_eq!(waits(&with(FETCH_WAIT, "20")), of(["20", "20", "20"]));
     let page = include_str!("../../../../ops/docs/kafka.md");
-    let wait_ms = POSITIONS_FETCH_WAIT.as_millis();
-    assert!(page.contains(&format!("| reading positions | `fetch.wait.max.ms` | `{wait_ms}` |")));
+    let row = format!("| reading positions | `{FETCH_WAIT}` | `{POSITIONS_FETCH_WAIT_MS}` |");
+    assert!(page.contains(&row), "{row}");
 }
 
 #[test]
