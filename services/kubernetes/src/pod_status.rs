@@ -81,6 +81,8 @@ pub(crate) struct OwnedStatus {
     pub(crate) phase: Phase,
     /// Not all its containers have started.
     pub(crate) is_pending: bool,
+    /// The generation of the pod that it is the status of.
+    pub(crate) generation: Option<i64>,
 }
 
 /// A pod's status as its node reports it: a JSON object.
@@ -133,6 +135,7 @@ impl OwnedStatus {
             digest: digest.finish(),
             phase: Phase::of(status),
             is_pending: status["phase"] == "Pending",
+            generation: status["observedGeneration"].as_i64(),
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct PodView {
     /// The opaque version, and its order.
     pub(crate) version: Box<str>,
     pub(crate) order: Option<u64>,
+    /// The generation of its specification; `None`: the server counts none.
+    pub(crate) generation: Option<i64>,
     /// Of what the node owns of the status.
     pub(crate) status: Digest,
     pub(crate) phase: Phase,
@@ -59,6 +61,7 @@ impl PodView {
             node,
             version: raw.resource_version().into(),
             order: raw.order(),
+            generation: metadata["generation"].as_i64(),
             status: status.digest,
             phase: status.phase,
             deletion,

@@ -11,7 +11,7 @@
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
 //! | the mirror of a static pod | see `mirror_plan` | present |
-//! | status of a pod | patch | present; no terminal phase is taken back; Pending first after 0.5 s |
+//! | status of a pod | patch | present; no terminal phase is taken back; the first one waits for the next one, see `first_status_due_ms` |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | the first toleration of an absence has a limit, or there is none | patch | the policy is to keep |
 //!
@@ -42,6 +42,10 @@ const TIMES_MS: u64 = 300_000;
 /// How long a new pod may be Pending before its first status is written. Most pods run by then, also those of a burst, or
 /// their images are being pulled: one write instead of two. A kubelet needs 0.3 s for a pod whose image is there.
 const START_MS: u64 = 500;
+
+/// How long the first status of a pod waits until its node reports the generation to which the pod's tolerations raised it:
+/// one write instead of two. That takes some 10 ms, and longer in a burst.
+const GENERATION_MS: u64 = 2_000;
 
 /// The content of a request that has none.
 pub(crate) static NO_CONTENT: LazyLock<Digest> = LazyLock::new(|| digest(&Value::Null));
@@ -114,6 +118,11 @@ pub(crate) fn plan_pod(
         return Step::Wait { until_ms: facts.memory.not_before_ms };
     }
     let is_open = |purpose| !facts.memory.is_settled(purpose, *NO_CONTENT, view.order);
+    let stays = policy == OfflinePolicy::Keep
+        && view.deletion == Deletion::None
+        && view.phase == Phase::Open;
+    let lacks_tolerations =
+        stays && !view.toleration_changes.is_empty() && is_open(Purpose::Tolerations);
     let mut next = Step::Rest;
     if let Some(status) = &desired.status
         && view.phase.may_become(status.phase)
@@ -121,10 +130,9 @@ pub(crate) fn plan_pod(
         let is_shown = status.digest == view.status;
         next =
             compare(Purpose::PodStatus, status.digest, (is_shown, view.status), view.order, facts);
-        let due_ms = facts.memory.since_ms + START_MS;
-        let begins = status.is_pending && facts.memory.written(Purpose::PodStatus).is_none();
         if matches!(next, Step::Call(_)) {
-            if !begins || facts.now_ms >= due_ms {
+            let due_ms = first_status_due_ms(status, view, lacks_tolerations, facts.memory);
+            if facts.now_ms >= due_ms {
                 return next;
             }
             next = Step::Wait { until_ms: due_ms };
@@ -133,10 +141,7 @@ pub(crate) fn plan_pod(
     if desired.has_ended && view.deletion == Deletion::Requested && is_open(Purpose::DeletePod) {
         return Step::Call(Purpose::DeletePod);
     }
-    let stays = policy == OfflinePolicy::Keep
-        && view.deletion == Deletion::None
-        && view.phase == Phase::Open;
-    if stays && !view.toleration_changes.is_empty() && is_open(Purpose::Tolerations) {
+    if lacks_tolerations {
         // Another writer may set the limits again and again.
         let written = facts.memory.written(Purpose::Tolerations);
         let due_ms = written.map_or(0, |written| written.at_ms + PUT_RIGHT_MS);
@@ -146,6 +151,33 @@ pub(crate) fn plan_pod(
         next = earlier(next, Step::Wait { until_ms: due_ms });
     }
     next
+}
+
+/// When a status may be written. A first one waits while the containers start, while the tolerations of the pod are to be
+/// written, which raises its generation, and then until its node reports that generation.
+fn first_status_due_ms(
+    status: &OwnedStatus,
+    view: &PodView,
+    lacks_tolerations: bool,
+    memory: &ObjectMemory,
+) -> u64 {
+    if memory.written(Purpose::PodStatus).is_some() {
+        return 0;
+    }
+    if status.is_pending {
+        return memory.since_ms + START_MS;
+    }
+    let Some((reported, shown)) = status.generation.zip(view.generation) else { return 0 };
+    let is_latest = reported > shown || (reported == shown && !lacks_tolerations);
+    if status.phase != Phase::Open || is_latest {
+        return 0;
+    }
+    match memory.written(Purpose::Tolerations) {
+        Some(written) => written.at_ms + GENERATION_MS,
+        // They are the next request, unless the API server does not take them.
+        None if lacks_tolerations && memory.failures() == 0 => u64::MAX,
+        None => memory.since_ms + GENERATION_MS,
+    }
 }
 
 /// The next request for a Node.

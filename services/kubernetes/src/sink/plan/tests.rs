@@ -100,6 +100,45 @@ fn the_first_status_of_a_pod_that_starts_waits_for_the_next_one() {
 }
 
 #[test]
+fn the_first_status_of_a_pod_waits_for_the_generation_that_its_tolerations_raise() {
+    let limited = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists",
+        "effect": "NoExecute", "tolerationSeconds": 300}]);
+    let mut api =
+        Api::new(json!({"metadata": {"generation": 1}, "spec": {"tolerations": limited}}));
+    let mut memory = ObjectMemory::default();
+    memory.set_uid("u", 1_000);
+    let plan = |api: &Api, memory: &ObjectMemory, phase: &str, generation, now_ms| {
+        let facts = Facts { presence: PRESENT, memory, now_ms };
+        let status = json!({"phase": phase, "observedGeneration": generation});
+        plan_pod(&pod(Some(&status), false), &api.pod(), OfflinePolicy::Keep, &facts)
+    };
+    let (write, tolerate) = (Step::Call(Purpose::PodStatus), Step::Call(Purpose::Tolerations));
+    assert_eq!(plan(&api, &memory, "Running", Some(1), 60_000), tolerate, "however late");
+    assert_eq!(plan(&api, &memory, "Running", None, 1_010), write, "an edge that reports none");
+    assert_eq!(plan(&api, &memory, "Succeeded", Some(1), 1_010), write, "the last one");
+    let mut failed = memory.clone();
+    failed.note_failure(1_010);
+    assert_eq!(plan(&api, &failed, "Running", Some(1), 60_000), write, "tolerations do not go");
+    let written = Written { desired: *NO_CONTENT, shown: *NO_CONTENT, at_ms: 5_000 };
+    memory.note_written(Purpose::Tolerations, written);
+    let due_ms = 5_000 + GENERATION_MS;
+    let wait = Step::Wait { until_ms: due_ms };
+    assert_eq!(plan(&api, &memory, "Running", Some(1), 5_010), wait, "not shown yet");
+    assert_eq!(plan(&api, &memory, "Running", Some(2), 5_010), write, "before it is shown");
+    assert_eq!(plan(&api, &memory, "Running", Some(1), due_ms), write, "no longer than that");
+    api.pod["metadata"]["generation"] = 2.into();
+    api.pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    api.show();
+    assert_eq!(plan(&api, &memory, "Running", Some(1), 5_020), wait);
+    assert_eq!(plan(&api, &memory, "Running", Some(2), 5_020), write);
+    assert_eq!(plan(&api, &memory, "Running", Some(1), due_ms), write, "no longer than that");
+    let digest = OwnedStatus::of(&phase("Running", 1)).digest;
+    let written = Written { desired: digest, shown: digest, at_ms: 5_030 };
+    memory.note_written(Purpose::PodStatus, written);
+    assert_eq!(plan(&api, &memory, "Running", Some(1), 5_040), write, "a later one never waits");
+}
+
+#[test]
 fn a_status_is_written_only_while_its_node_is_present_and_not_over_a_terminal_phase() {
     let memory = ObjectMemory::default();
     let running = pod(Some(&phase("Running", 0)), false);
