@@ -20,7 +20,7 @@ mod shared;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{self, Excluded, Unbounded};
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
@@ -288,10 +288,9 @@ impl Interest {
         self.objects.keys()
     }
 
-    /// The keys of the objects behind the key `after`, or of all, in order.
-    pub fn keys_after(&self, after: Option<&ResourceKey>) -> impl Iterator<Item = &ResourceKey> {
-        let behind = self.objects.range((after.map_or(Unbounded, Excluded), Unbounded));
-        behind.map(|(key, _)| key)
+    /// The keys of the objects from the bound `start` on, in order.
+    pub fn keys_from(&self, start: Bound<&str>) -> impl Iterator<Item = &ResourceKey> + use<'_> {
+        self.objects.range::<str, _>((start, Unbounded)).map(|(key, _)| key)
     }
 
     /// The object at `key`, if it exists.

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 mod connection;
+mod filter;
 mod merge;
 pub(crate) mod node_event;
 mod page;
@@ -31,6 +32,7 @@ use crate::interest::SharedInterest;
 use crate::source::SharedWorkloads;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
+pub use self::filter::Filter;
 pub use self::node_event::NodeEvent;
 pub use self::page::{PageOutline, PicturePage};
 pub(crate) use self::pod_reports::PictureReports;
@@ -59,32 +61,6 @@ pub struct Termination {
     pub pod: ResourceKey,
     /// The UID of the pod.
     pub uid: String,
-}
-
-/// Selects objects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter<'a> {
-    /// Lower-case singular type; empty: every type.
-    pub kind: &'a str,
-    /// Empty: every namespace. Cluster-scoped objects are in every namespace.
-    pub namespace: &'a str,
-    /// Empty: every name.
-    pub name: &'a str,
-}
-
-impl Filter<'_> {
-    /// Whether the filter may select Nodes.
-    fn selects_nodes(&self) -> bool {
-        self.kind.is_empty() || self.kind == "node"
-    }
-
-    /// Whether the filter selects `key`.
-    pub fn matches(&self, key: &ResourceKey) -> bool {
-        (self.kind.is_empty() || self.kind == key.kind())
-            && (self.name.is_empty() || self.name == key.name())
-            && (self.namespace.is_empty()
-                || key.namespace().is_none_or(|namespace| namespace == self.namespace))
-    }
 }
 
 impl Picture {

@@ -5,7 +5,9 @@
 //! place. For every other type, known or not, `null` is a namespace like any other. An entry key is
 //! a resource key or one of the few reserved keys, which begin with `!`.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -41,7 +43,7 @@ pub const KEY_BYTES_MAX: usize = 1024;
 ///
 /// Keys are ordered as their text, so the keys of one namespace, and in it those of one type, are
 /// adjacent. Clones share the text.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceKey {
     text: Arc<str>,
@@ -121,6 +123,19 @@ impl ResourceKey {
     /// The whole key as text.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+/// As its text: a map finds a key by it.
+impl Hash for ResourceKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Borrow<str> for ResourceKey {
+    fn borrow(&self) -> &str {
+        self.as_str()
     }
 }
 

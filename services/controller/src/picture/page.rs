@@ -4,6 +4,7 @@
 //! What takes time needs no lock of the publisher: a page is outlined first, and then filled.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_store::{EngineError, Json, Read};
@@ -13,9 +14,11 @@ use super::merge::merge;
 use super::node_event::is_expired;
 use super::tables::{EVENTS, NODES};
 use super::{Filter, Picture, bare_node, key_of_node};
+use crate::interest::Interest;
 use crate::packed::PackedObject;
 
-/// Keys that one page visits, selected or not: bounds how long the interest is locked.
+/// Keys that one page visits, selected or not: bounds how long the interest is locked. A page visits few that it does
+/// not select, see [`Filter::next_start`].
 const PAGE_KEYS_MAX: usize = 1024;
 
 /// Objects of one page.
@@ -153,24 +156,68 @@ impl Picture {
         after: Option<&ResourceKey>,
     ) -> Result<BTreeSet<ResourceKey>, EngineError> {
         let max = PAGE_KEYS_MAX + 1;
-        let mut keys = BTreeSet::new();
         if filter.kind == "event" {
             let events = EVENTS.chunk(from, after, max)?;
             return Ok(events.into_iter().map(|(key, _)| key).collect());
         }
+        let mut keys = visited_keys(&self.interest.read(), filter, after, max);
         if filter.selects_nodes()
-            && let Some(node) = node_after(after)
+            && let Some(after) = node_after(after)
         {
-            let reported = NODES.chunk(from, node.as_ref(), max)?;
-            let interest = self.interest.read();
-            let streams = interest.nodes_after(node.as_ref()).take(max);
-            let nodes = reported.iter().map(|(node, _)| node).chain(streams);
-            keys.extend(nodes.filter_map(key_of_node));
+            let nodes = self.selected_nodes(from, filter, after.as_ref(), max)?;
+            keys.extend(nodes.iter().filter_map(key_of_node));
         }
-        keys.extend(self.interest.read().keys_after(after).take(max).cloned());
         // Each part has the smallest of its keys, so the smallest of all are complete.
         Ok(keys.into_iter().take(max).collect())
     }
+
+    /// The next nodes after `after` that the filter selects: those with a report or a stream.
+    fn selected_nodes(
+        &self,
+        from: &dyn Read,
+        filter: &Filter<'_>,
+        after: Option<&NodeName>,
+        max: usize,
+    ) -> Result<BTreeSet<NodeName>, EngineError> {
+        if filter.name.is_empty() {
+            let reported = NODES.chunk(from, after, max)?.into_iter().map(|(node, _)| node);
+            let mut nodes: BTreeSet<NodeName> = reported.collect();
+            nodes.extend(self.interest.read().nodes_after(after).take(max).cloned());
+            return Ok(nodes);
+        }
+        let node = filter.name.parse::<NodeName>().ok();
+        let Some(node) = node.filter(|node| after.is_none_or(|after| node > after)) else {
+            return Ok(BTreeSet::new());
+        };
+        let is_known = self.interest.read().has_stream(&node) || NODES.get(from, &node)?.is_some();
+        Ok(is_known.then_some(node).into_iter().collect())
+    }
+}
+
+/// The next keys after `after` that a search for selected ones visits, at most `max`.
+fn visited_keys(
+    interest: &Interest,
+    filter: &Filter<'_>,
+    after: Option<&ResourceKey>,
+    max: usize,
+) -> BTreeSet<ResourceKey> {
+    let mut visited = BTreeSet::new();
+    let mut start = after.map_or(Unbounded, |after| Excluded(after.as_str().to_owned()));
+    'search: loop {
+        for key in interest.keys_from(start.as_ref().map(String::as_str)) {
+            visited.insert(key.clone());
+            if visited.len() == max {
+                break 'search;
+            }
+            if !filter.matches(key) {
+                let Some(next) = filter.next_start(key) else { break 'search };
+                start = Included(next);
+                continue 'search;
+            }
+        }
+        break;
+    }
+    visited
 }
 
 /// After which node the nodes behind the key `after` begin, `None` for the first; `None` when no
@@ -201,9 +248,17 @@ mod tests {
     use crate::source::SharedWorkloads;
 
     fn config(name: &str, bytes: usize) -> Object {
+        config_with("d", name, bytes)
+    }
+
+    fn config_in(namespace: &str, name: &str) -> Object {
+        config_with(namespace, name, 1)
+    }
+
+    fn config_with(namespace: &str, name: &str, bytes: usize) -> Object {
         Object::from_value(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": "d", "uid": name},
+            "metadata": {"name": name, "namespace": namespace, "uid": name},
             "data": {"k": "x".repeat(bytes)},
         }))
         .expect("an object")
@@ -299,8 +354,13 @@ mod tests {
 
     #[test]
     fn an_outline_without_a_selected_key_leads_to_the_next_one() {
-        let (picture, _) = picture(PAGE_KEYS_MAX + 2, 1);
-        let filter = Filter { kind: "node", name: "b7", ..Filter::default() };
+        let (picture, _) = picture(0, 1);
+        // A search visits a key of each namespace.
+        for number in 0..PAGE_KEYS_MAX + 2 {
+            picture.interest.write().apply(config_in(&format!("n{number}"), "c"));
+        }
+        picture.interest.write().apply(config_in("z", "wanted"));
+        let filter = Filter { kind: "configmap", name: "wanted", ..Filter::default() };
         let mut after = None;
         let mut outlines = 0;
         let outline = loop {

@@ -17,13 +17,13 @@ async fn a_sink_gets_each_change_of_objects_and_statuses() {
     recording.subscribed().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     let mut seen = BTreeSet::new();
-    while !seen.contains(&"d/configmap/c".parse().expect("a key")) {
+    while !seen.contains("d/configmap/c") {
         match timeout(SOON, recording.next()).await.expect("soon") {
             PictureChange::Keys(keys) => seen.extend(keys),
             PictureChange::Everything => panic!("the sink asked for each change"),
         }
     }
-    assert!(seen.contains(&pod_key()) && seen.contains(&"null/node/a".parse().expect("a key")));
+    assert!(seen.contains(&pod_key()) && seen.contains("null/node/a"));
     running.set(config("c", 2, "y")).await;
     assert_eq!(recording.next().await, keys(&["d/configmap/c"]));
     world.report("a", 1, status("Running")).await;

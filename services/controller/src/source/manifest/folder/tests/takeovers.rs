@@ -40,7 +40,7 @@ fn what_is_published_from_a_hidden_folder_stays_as_the_writer_published_it() {
     writer.delete("locked/p.yaml");
     writer.settle();
     // No node needs it, so it is in no stream.
-    writer.published.remove(&"default/configmap/unused".parse().expect("a key"));
+    writer.published.remove("default/configmap/unused");
     standby.take_over(&writer);
     let mut expected = keys(&writer);
     expected.push("default/configmap/unused".to_owned());
