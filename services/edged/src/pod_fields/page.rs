@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "\
 
 What each runtime does with every field of a pod's spec. The table that decides at the edge writes this
 page (`HEADWATER_WRITE_PAGES=1 cargo test -p headwater-edged --lib pod_fields`), and a test compares the
-table with the Kubernetes API in use, 1.33. [edged.md](edged.md) has the modules that do it.
+table with the Kubernetes API in use, 1.36. [edged.md](edged.md) has the modules that do it.
 
 - **honoured**: the field does what the API says.
 - **refused**: safety or the meaning of the pod depends on the field, and this runtime cannot do it. The
@@ -29,7 +29,8 @@ table with the Kubernetes API in use, 1.33. [edged.md](edged.md) has the modules
 
 A value that asks for what happens anyway is honoured: the table names it after *unless*. An empty value
 asks for nothing. *By field* means that the fields of the value are decided one by one. A field that the
-table does not name is of a later API, and noted.
+table does not name is of a later API, and noted. With `cri` the setting `forbid` in `[cri]` refuses what it
+names, whatever the table says: `privileged`, `hostPath`, `hostNetwork`, `hostPID`, `hostIPC`.
 
 | runtime | containers are |
 |---|---|

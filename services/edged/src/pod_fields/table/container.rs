@@ -137,14 +137,17 @@ static CONTAINER_PORT: Type = Type {
 static RESOURCE_REQUIREMENTS: Type = Type {
     name: "ResourceRequirements",
     fields: &[
-        field("claims").refused(ALL, Never, "the node allocates no devices"),
+        field("claims")
+            .refused(ALL, Never, "the node allocates no devices")
+            .remark("`cri` gives containers the devices of device plugins, which `limits` name"),
         field("limits").noted(
             PROCESS,
             Never,
             "no limit of a container is enforced: the edge's own unit bounds all pods together",
         ),
         field("requests").remark(
-            "by a cluster's scheduler, in the downward API and, with `cri`, as shares of the CPU",
+            "by a cluster's scheduler, when the node admits the pod (not with `hollow`), in the \
+             downward API and, with `cri`, as shares of the CPU and in the ranking of evictions",
         ),
     ],
 };
@@ -167,7 +170,9 @@ static VOLUME_MOUNT: Type = Type {
                 Is(&["None", "HostToContainer"]),
                 "a mount that a container makes does not reach its volume",
             )
-            .remark("`cri` refuses it for a directory of the host that is not on a shared mount"),
+            .remark(
+                "`cri` refuses it for a directory whose mount on the host does not pass mounts on",
+            ),
         field("name"),
         field("readOnly"),
         field("recursiveReadOnly")

@@ -60,6 +60,6 @@ pub(super) static RESOURCE_FIELD_SELECTOR: Type = Type {
     fields: &[
         field("containerName"),
         field("divisor"),
-        field("resource").remark("a limit that is not set is what the node has"),
+        field("resource").remark("a limit that is not set is what the node has for pods"),
     ],
 };

@@ -63,10 +63,14 @@ pub(in super::super) static POD_SPEC: Type = Type {
         typed("os", &POD_OS),
         field("overhead").remark("it counts as a request when the node admits the pod"),
         field("preemptionPolicy").remark(PLACEMENT),
-        field("priority").noted(OTHERS, Is(&["0"]), RANK),
+        field("priority")
+            .noted(OTHERS, Is(&["0"]), RANK)
+            .remark("but a critical pod takes the place of others where it has no room"),
         field("priorityClassName").noted(OTHERS, Never, RANK),
         typed("readinessGates", &POD_READINESS_GATE),
-        field("resourceClaims").refused(ALL, Never, "the node allocates no devices"),
+        field("resourceClaims")
+            .refused(ALL, Never, "the node allocates no devices")
+            .remark("`cri` gives containers the devices of device plugins, which `limits` name"),
         field("resources").noted(
             PROCESS,
             Never,
@@ -75,7 +79,10 @@ pub(in super::super) static POD_SPEC: Type = Type {
         field("restartPolicy"),
         field("runtimeClassName")
             .refused(PROCESS, Never, "the node has one runtime, and no classes")
-            .remark("`cri` refuses a class that the node does not name"),
+            .remark(
+                "`cri` refuses a class that the node does not know, and one whose handler the runtime \
+                 does not name",
+            ),
         field("schedulerName").remark(PLACEMENT),
         field("schedulingGates").refused(
             ALL,
@@ -117,7 +124,9 @@ static HOST_ALIAS: Type = Type { name: "HostAlias", fields: &[field("hostnames")
 
 static POD_OS: Type = Type {
     name: "PodOS",
-    fields: &[field("name").refused(ALL, Is(&["linux"]), "the node runs Linux")],
+    fields: &[field("name")
+        .refused(ALL, Is(&["linux"]), "the node runs Linux")
+        .remark("with `cri` the pod fails (`PodOSNotSupported`), as under a kubelet")],
 };
 
 static POD_READINESS_GATE: Type =

@@ -28,7 +28,8 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type {
                 CRI,
                 Is(&["Always"]),
                 "the group of a volume is set whenever its files are written",
-            ),
+            )
+            .remark("volumes of storage drivers honour it"),
         field("runAsGroup"),
         field("runAsNonRoot"),
         field("runAsUser"),
@@ -50,7 +51,10 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type {
                 Never,
                 "they would change the host, whose kernel parameters a process shares",
             )
-            .remark("`cri` refuses those that are not safe, as a kubelet does"),
+            .remark(
+                "with `cri` a pod with one that is not safe fails (`SysctlForbidden`), as under a \
+                 kubelet",
+            ),
         WINDOWS,
     ],
 };
@@ -111,6 +115,9 @@ static APP_ARMOR_PROFILE: Type = Type {
         field("localhostProfile"),
         field("type")
             .refused(PROCESS, Is(&["Unconfined"]), "no AppArmor profile confines a process")
-            .remark("`cri` refuses a profile on a node without AppArmor"),
+            .remark(
+                "with `cri` a pod with a profile other than `Unconfined` fails on a node without \
+                 AppArmor, as under a kubelet",
+            ),
     ],
 };

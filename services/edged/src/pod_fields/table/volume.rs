@@ -71,7 +71,10 @@ static EPHEMERAL_VOLUME_SOURCE: Type = Type {
 static CSI_VOLUME_SOURCE: Type = Type {
     name: "CSIVolumeSource",
     fields: &[
-        field("driver").remark("registers in plugins_registry; the pod waits for it"),
+        field("driver").remark(
+            "with `cri` it needs `plugins_dir`; it registers in plugins_registry, and the pod waits \
+             for it",
+        ),
         field("fsType"),
         typed("nodePublishSecretRef", &LOCAL_OBJECT_REFERENCE),
         field("readOnly"),
