@@ -138,7 +138,7 @@ static RESOURCE_REQUIREMENTS: Type = Type {
     name: "ResourceRequirements",
     fields: &[
         field("claims")
-            .refused(ALL, Never, "the node allocates no devices")
+            .refused(ALL, Never, "the node allocates no claims of devices")
             .remark("`cri` gives containers the devices of device plugins, which `limits` name"),
         field("limits").noted(
             PROCESS,

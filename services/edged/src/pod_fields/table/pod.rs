@@ -69,7 +69,7 @@ pub(in super::super) static POD_SPEC: Type = Type {
         field("priorityClassName").noted(OTHERS, Never, RANK),
         typed("readinessGates", &POD_READINESS_GATE),
         field("resourceClaims")
-            .refused(ALL, Never, "the node allocates no devices")
+            .refused(ALL, Never, "the node allocates no claims of devices")
             .remark("`cri` gives containers the devices of device plugins, which `limits` name"),
         field("resources").noted(
             PROCESS,

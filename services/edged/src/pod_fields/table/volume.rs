@@ -16,8 +16,8 @@ const fn driver(name: &'static str) -> Field {
     field(name).refused(
         RUNNING,
         Never,
-        "the node has no storage drivers; use a claim, hostPath, emptyDir, configMap, secret, \
-         downwardAPI or projected instead",
+        "the node mounts no volume of this type; use a claim, hostPath, emptyDir, configMap, \
+         secret, downwardAPI or projected instead",
     )
 }
 

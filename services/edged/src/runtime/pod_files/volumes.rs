@@ -110,20 +110,25 @@ pub(in crate::runtime) fn write(
             }
             VolumeContent::Claim(claim) => claims.link(claim, audience.shared_dir(), &path)?,
             VolumeContent::Published { path: published } => link(&path, published)?,
-            VolumeContent::Driver(_) | VolumeContent::Unsupported { .. } => {
-                let kind = match &volume.content {
-                    VolumeContent::Unsupported { kind } => kind,
-                    _ => "storage drivers (csi)",
-                };
+            VolumeContent::Driver(_) => {
+                let cause = "the node has no storage drivers (csi): use another volume, or set \
+                             plugins_dir of the runtime cri";
+                return Err(unmounted(volume, cause));
+            }
+            VolumeContent::Unsupported { kind } => {
                 let cause = format!(
-                    "the process runtime has no {kind}: use hostPath, emptyDir, a claim, \
-                     configMap, secret, downwardAPI or projected"
+                    "the node mounts no {kind}: use hostPath, emptyDir, a claim, configMap, \
+                     secret, downwardAPI or projected"
                 );
-                return Err(RuntimeError::Volume { volume: volume.name.clone(), cause });
+                return Err(unmounted(volume, cause));
             }
         }
     }
     Ok(())
+}
+
+fn unmounted(volume: &Volume, cause: impl Into<String>) -> RuntimeError {
+    RuntimeError::Volume { volume: volume.name.clone(), cause: cause.into() }
 }
 
 /// Gives an emptyDir a file system in memory.
@@ -134,8 +139,7 @@ fn in_memory(
     hidden: Option<&str>,
 ) -> Result<(), RuntimeError> {
     if let Some(why) = hidden {
-        let (volume, cause) = (volume.name.clone(), format!("it cannot lie in memory: {why}"));
-        return Err(RuntimeError::Volume { volume, cause });
+        return Err(unmounted(volume, format!("it cannot lie in memory: {why}")));
     }
     parts::mount_memory(path, bytes_max).map_err(FileError::new("mount memory at", path))?;
     Ok(())
