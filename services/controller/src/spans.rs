@@ -5,19 +5,22 @@
 
 use headwater_event::{ReportId, ResourceKey};
 use headwater_log::{DOWNSTREAM_TOPIC, Draft, EventPosition, StoredRecord, UPSTREAM_TOPIC};
-use headwater_telemetry::{continue_from, messaging, traceparent};
+use headwater_telemetry::{continue_from, has_exporter, messaging, traceparent};
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::source::Cause;
 
 /// Continues the trace of a change, or begins one. The change's context becomes the span's. `None`
-/// when no subscriber records spans.
+/// when nothing exports spans.
 pub(crate) fn source_change(
     cause: &mut Cause,
     key: &ResourceKey,
     kind: &'static str,
 ) -> Option<Span> {
+    if !has_exporter() {
+        return None;
+    }
     let span = tracing::info_span!("source change", source = cause.source.name(), %key, kind);
     continue_from(&span, cause.traceparent.as_deref());
     cause.traceparent = Some(traceparent(&span)?);

@@ -34,4 +34,4 @@ pub mod traces;
 pub use self::error_chain::error_chain;
 pub use self::families::Families;
 pub use self::node_names::NodeNames;
-pub use self::trace_context::{TRACEPARENT, continue_from, traceparent};
+pub use self::trace_context::{TRACEPARENT, continue_from, has_exporter, traceparent};

@@ -8,6 +8,8 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tracing_subscriber::layer::SubscriberExt;
 
+use crate::trace_context::note_exporter;
+
 /// A span as an exporter receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedSpan {
@@ -46,6 +48,7 @@ impl SpanExporter for SpanCollector {
 
 /// Runs `test` and returns the spans that ended meanwhile on this thread, in their order.
 pub fn ended_spans(test: impl FnOnce()) -> Vec<FinishedSpan> {
+    note_exporter();
     let collector = SpanCollector::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(collector.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));

@@ -7,6 +7,8 @@
 //! Without an exporter a span has no context and [`traceparent`] returns `None`: records stay as
 //! they are.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -19,6 +21,9 @@ pub const TRACEPARENT: &str = "traceparent";
 
 /// The length of version, trace, span and flags with their dashes.
 const BYTES_MIN: usize = 55;
+
+/// Whether the spans of this process have an exporter.
+static HAS_EXPORTER: AtomicBool = AtomicBool::new(false);
 
 /// A carrier of the one field `traceparent`.
 #[derive(Default)]
@@ -40,6 +45,17 @@ impl Extractor for Field {
     fn keys(&self) -> Vec<&str> {
         vec![TRACEPARENT]
     }
+}
+
+/// Whether the spans of this process have an exporter. Without one no trace begins here, and a span would cost time
+/// for nothing: a subscriber of log lines formats its fields.
+pub fn has_exporter() -> bool {
+    HAS_EXPORTER.load(Ordering::Relaxed)
+}
+
+/// Notes that the spans of this process have an exporter.
+pub(crate) fn note_exporter() {
+    HAS_EXPORTER.store(true, Ordering::Relaxed);
 }
 
 /// The context of `span` as text; `None` if the span is in no trace.

@@ -19,6 +19,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::trace_context::note_exporter;
+
 /// The service name of this program, unless the environment has another.
 const SERVICE: &str = "headwater";
 
@@ -80,6 +82,7 @@ impl Traces {
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
+        note_exporter();
         let filter = Targets::new().with_target(TARGET, LevelFilter::INFO);
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer(SERVICE))
