@@ -136,8 +136,7 @@ fn a_pod_of_the_namespace_null_stays_in_it() {
             event(Kind::Apply, "default/secret/s", secret),
         ],
     );
-    let key = "null/pod/web".parse().expect("a key");
-    let pod = desired.pods()[&key].pod.decode();
+    let pod = desired.pods()["null/pod/web"].pod.decode();
     assert_eq!(namespace(&pod), "null");
     assert!(desired.objects().secret(namespace(&pod), "s").is_none());
 }
