@@ -105,7 +105,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
         "etcd, API server, Kafka, controller, hub, edge: a process each; no TLS \
                            but the API server's",
     );
-    measured.set("floor", "what must be; KubeEdge's own figure is beside it in the documents");
+    measured.set("floor", "what must be; loadtest/README.md has KubeEdge's own figures");
     measured.set("etcd", "syncs every write");
     measured.set("memory", "with files; what controller and hub have in common counts once");
     measured.set("latency", "from the intended moment of the request to the API server");
