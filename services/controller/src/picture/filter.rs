@@ -1,5 +1,8 @@
 //! Which objects a list selects, and where in the order of keys the next of them may be.
 
+use std::collections::BTreeSet;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+
 use headwater_event::ResourceKey;
 use headwater_event::key::NULL_NAMESPACE;
 
@@ -31,9 +34,35 @@ impl Filter<'_> {
                 || key.namespace().is_none_or(|namespace| namespace == self.namespace))
     }
 
+    /// The keys behind `after`, or of all, that a search for the selected ones visits, at most `max`: each that is selected,
+    /// and few others. `keys_from` returns the keys from a bound on, in order.
+    pub(super) fn visited_keys<'k, K: Iterator<Item = &'k ResourceKey>>(
+        &self,
+        keys_from: impl Fn(Bound<&str>) -> K,
+        after: Option<&ResourceKey>,
+        max: usize,
+    ) -> BTreeSet<ResourceKey> {
+        let mut visited = BTreeSet::new();
+        let mut start = after.map_or(Unbounded, |after| Excluded(after.as_str().to_owned()));
+        'search: loop {
+            for key in keys_from(start.as_ref().map(String::as_str)) {
+                visited.insert(key.clone());
+                if visited.len() == max {
+                    return visited;
+                }
+                if !self.matches(key) {
+                    let Some(next) = self.next_start(key) else { return visited };
+                    start = Included(next);
+                    continue 'search;
+                }
+            }
+            return visited;
+        }
+    }
+
     /// The text at which a search goes on behind `key`, which is not selected: no key in between is selected. `None`: no
     /// key behind it is.
-    pub(super) fn next_start(&self, key: &ResourceKey) -> Option<String> {
+    fn next_start(&self, key: &ResourceKey) -> Option<String> {
         let namespace = key.namespace().unwrap_or(NULL_NAMESPACE);
         let is_behind = |start: &String| start.as_str() > key.as_str();
         let has_namespace = |other: &str| self.namespace.is_empty() || self.namespace == other;
@@ -41,44 +70,29 @@ impl Filter<'_> {
             let starts = [self.namespace, NULL_NAMESPACE].map(|next| format!("{next}/"));
             return starts.into_iter().filter(is_behind).min();
         }
-        let behind_namespace = format!("{namespace}{BEHIND_SLASH}");
-        let (kind, behind_kind) = if self.kind.is_empty() {
+        let (kind, behind) = if self.kind.is_empty() {
             (key.kind(), format!("{namespace}/{}{BEHIND_SLASH}", key.kind()))
         } else {
-            (self.kind, behind_namespace)
+            (self.kind, format!("{namespace}{BEHIND_SLASH}"))
         };
         // An object in the namespace `null`, which the list does not have.
         if kind == key.kind() && !key.namespace().is_none_or(has_namespace) {
-            return Some(behind_kind);
+            return Some(behind);
         }
         let of_kind = format!("{namespace}/{kind}/{}", self.name);
-        Some(Some(of_kind).filter(is_behind).unwrap_or(behind_kind))
+        Some(Some(of_kind).filter(is_behind).unwrap_or(behind))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
 
-    /// The keys that a search visits.
-    fn visited<'k>(keys: &'k BTreeSet<ResourceKey>, filter: &Filter<'_>) -> Vec<&'k ResourceKey> {
-        let mut visited = Vec::new();
-        let mut start = String::new();
-        while let Some(key) = keys.iter().find(|key| key.as_str() >= start.as_str()) {
-            visited.push(key);
-            start = if filter.matches(key) {
-                format!("{key}\0")
-            } else {
-                let Some(next) = filter.next_start(key) else { break };
-                assert!(next.as_str() > key.as_str(), "{filter:?} goes on from {key} at {next}");
-                next
-            };
-        }
-        visited
+    fn visited(keys: &BTreeSet<ResourceKey>, filter: &Filter<'_>) -> BTreeSet<ResourceKey> {
+        let keys_from = |start: Bound<&str>| keys.range::<str, _>((start, Unbounded));
+        filter.visited_keys(keys_from, None, usize::MAX)
     }
 
     fn key() -> impl Strategy<Value = ResourceKey> {
@@ -98,8 +112,13 @@ mod tests {
             name in "(|a|b|zz)",
         ) {
             let filter = Filter { kind: &kind, namespace: &namespace, name: &name };
-            let found: Vec<_> =
-                visited(&keys, &filter).into_iter().filter(|key| filter.matches(key)).collect();
+            for key in keys.iter().filter(|key| !filter.matches(key)) {
+                let next = filter.next_start(key);
+                let goes_on = next.as_ref().is_none_or(|next| next.as_str() > key.as_str());
+                prop_assert!(goes_on, "{filter:?} goes on from {key} at {next:?}");
+            }
+            let visited = visited(&keys, &filter);
+            let found: Vec<_> = visited.iter().filter(|key| filter.matches(key)).collect();
             let expected: Vec<_> = keys.iter().filter(|key| filter.matches(key)).collect();
             prop_assert_eq!(found, expected, "{:?}", filter);
         }

@@ -4,7 +4,6 @@
 //! What takes time needs no lock of the publisher: a page is outlined first, and then filled.
 
 use std::collections::BTreeSet;
-use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_store::{EngineError, Json, Read};
@@ -14,11 +13,10 @@ use super::merge::merge;
 use super::node_event::is_expired;
 use super::tables::{EVENTS, NODES};
 use super::{Filter, Picture, bare_node, key_of_node};
-use crate::interest::Interest;
 use crate::packed::PackedObject;
 
 /// Keys that one page visits, selected or not: bounds how long the interest is locked. A page visits few that it does
-/// not select, see [`Filter::next_start`].
+/// not select, see [`Filter::visited_keys`].
 const PAGE_KEYS_MAX: usize = 1024;
 
 /// Objects of one page.
@@ -160,7 +158,10 @@ impl Picture {
             let events = EVENTS.chunk(from, after, max)?;
             return Ok(events.into_iter().map(|(key, _)| key).collect());
         }
-        let mut keys = visited_keys(&self.interest.read(), filter, after, max);
+        let mut keys = {
+            let interest = self.interest.read();
+            filter.visited_keys(|start| interest.keys_from(start), after, max)
+        };
         if filter.selects_nodes()
             && let Some(after) = node_after(after)
         {
@@ -194,32 +195,6 @@ impl Picture {
     }
 }
 
-/// The next keys after `after` that a search for selected ones visits, at most `max`.
-fn visited_keys(
-    interest: &Interest,
-    filter: &Filter<'_>,
-    after: Option<&ResourceKey>,
-    max: usize,
-) -> BTreeSet<ResourceKey> {
-    let mut visited = BTreeSet::new();
-    let mut start = after.map_or(Unbounded, |after| Excluded(after.as_str().to_owned()));
-    'search: loop {
-        for key in interest.keys_from(start.as_ref().map(String::as_str)) {
-            visited.insert(key.clone());
-            if visited.len() == max {
-                break 'search;
-            }
-            if !filter.matches(key) {
-                let Some(next) = filter.next_start(key) else { break 'search };
-                start = Included(next);
-                continue 'search;
-            }
-        }
-        break;
-    }
-    visited
-}
-
 /// After which node the nodes behind the key `after` begin, `None` for the first; `None` when no
 /// node is behind it.
 #[expect(clippy::option_option, reason = "the caller skips the nodes, or starts at the first")]
@@ -248,14 +223,10 @@ mod tests {
     use crate::source::SharedWorkloads;
 
     fn config(name: &str, bytes: usize) -> Object {
-        config_with("d", name, bytes)
+        config_in("d", name, bytes)
     }
 
-    fn config_in(namespace: &str, name: &str) -> Object {
-        config_with(namespace, name, 1)
-    }
-
-    fn config_with(namespace: &str, name: &str, bytes: usize) -> Object {
+    fn config_in(namespace: &str, name: &str, bytes: usize) -> Object {
         Object::from_value(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": namespace, "uid": name},
@@ -357,9 +328,9 @@ mod tests {
         let (picture, _) = picture(0, 1);
         // A search visits a key of each namespace.
         for number in 0..PAGE_KEYS_MAX + 2 {
-            picture.interest.write().apply(config_in(&format!("n{number}"), "c"));
+            picture.interest.write().apply(config_in(&format!("n{number}"), "c", 1));
         }
-        picture.interest.write().apply(config_in("z", "wanted"));
+        picture.interest.write().apply(config_in("z", "wanted", 1));
         let filter = Filter { kind: "configmap", name: "wanted", ..Filter::default() };
         let mut after = None;
         let mut outlines = 0;
