@@ -31,6 +31,7 @@ use std::time::Duration;
 use headwater_cri::proto::containerd::events_server::EventsServer;
 use headwater_cri::proto::image_service_server::ImageServiceServer;
 use headwater_cri::proto::runtime_service_server::RuntimeServiceServer;
+use headwater_cri::proto::{Container, ContainerFilter, PodSandbox, PodSandboxFilter};
 use headwater_daemon::DaemonError;
 use tokio::net::UnixListener;
 use tokio::sync::{broadcast, watch};
@@ -259,6 +260,16 @@ impl Twin {
     /// How many times a method, such as `PullImage`, was called.
     pub fn calls(&self, method: &str) -> u64 {
         self.shared.calls().get(method).copied().unwrap_or_default()
+    }
+
+    /// The sandboxes, as a list without a filter has them. No call is made: none is counted, and no fault occurs.
+    pub fn sandboxes(&self) -> Vec<PodSandbox> {
+        self.shared.state().list_sandboxes(&PodSandboxFilter::default())
+    }
+
+    /// The containers, as a list without a filter has them. No call is made: none is counted, and no fault occurs.
+    pub fn containers(&self) -> Vec<Container> {
+        self.shared.state().list_containers(&ContainerFilter::default())
     }
 
     /// How many times a container was started, by its name; pods of all attempts count.

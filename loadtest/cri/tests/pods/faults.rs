@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use headwater_cri::client::CriClient;
-use headwater_cri::proto::ListContainersRequest;
-use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart};
-
-use crate::bench::{
-    is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, sandboxes, until,
+use headwater_cri_lab::{
+    BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
 };
+
+use crate::bench::{is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, until};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -39,11 +37,10 @@ const CALLS: [&str; 13] = [
     "RemoveContainer",
 ];
 
-/// The sandboxes with the containers in them, by name and number.
-async fn names(client: &CriClient) -> (Vec<u32>, Vec<(String, u32)>) {
-    let sandboxes = sandboxes(client).await.into_iter();
-    let containers = client.list_containers(ListContainersRequest::default()).await;
-    let containers = containers.expect("a list").containers.into_iter();
+/// The attempts of the sandboxes, and the containers by name and attempt. A list of the test's own would take a fault
+/// that is planned for edged's.
+fn names(twin: &Twin) -> (Vec<u32>, Vec<(String, u32)>) {
+    let (sandboxes, containers) = (twin.sandboxes().into_iter(), twin.containers().into_iter());
     let sandboxes = sandboxes.filter_map(|it| Some(it.metadata?.attempt));
     let containers = containers.filter_map(|it| it.metadata.map(|it| (it.name, it.attempt)));
     (sandboxes.collect(), containers.collect())
@@ -57,7 +54,6 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
     for method in CALLS {
         let (_scratch, twin, bench, edged) = on_a_twin().await;
         twin.set_pull(BUSYBOX_IMAGE, PullOutcome::Pulled);
-        let client = CriClient::new(twin.socket());
         twin.fail_next(method, Fault::LostAnswer);
         let mut pod = bench.pod("web", "");
         pod["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
@@ -71,7 +67,7 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
             };
             let status = bench.status("web", method, runs).await;
             assert_eq!(twin.starts("web"), restarts + 1, "{method}: {status}");
-            let (sandboxes, containers) = names(&client).await;
+            let (sandboxes, containers) = names(&twin);
             let mut once = containers.clone();
             once.sort();
             once.dedup();
@@ -81,9 +77,11 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
             }
         }
         bench.delete(&pod).await;
-        let nothing = async || (names(&client).await == (vec![], vec![])).then_some(());
-        assert!(until(nothing).await.is_some(), "{method}: left: {:?}", names(&client).await);
-        assert!(!twin.has_planned_fault(), "{method} was not called");
+        let nothing = async || (names(&twin) == (vec![], vec![])).then_some(());
+        assert!(until(nothing).await.is_some(), "{method}: left: {:?}", names(&twin));
+        // edged goes on listing.
+        let occurred = async || (!twin.has_planned_fault()).then_some(());
+        assert!(until(occurred).await.is_some(), "{method} was not called");
         edged.stop().await;
     }
 }
@@ -96,7 +94,6 @@ async fn a_container_that_never_started_hides_no_running_one() {
         return;
     }
     let (_scratch, twin, bench, edged) = on_a_twin().await;
-    let client = CriClient::new(twin.socket());
     twin.fail_next("StartContainer", Fault::Refused);
     twin.fail_next("CreateContainer", Fault::Slow(Duration::ZERO));
     twin.fail_next("CreateContainer", Fault::LostAnswer);
@@ -113,8 +110,8 @@ async fn a_container_that_never_started_hides_no_running_one() {
     let listed = || async { (twin.calls("ListContainers") > lists + 1).then_some(()) };
     assert!(until(listed).await.is_some(), "no list shows both containers");
     bench.delete(&pod).await;
-    let nothing = async || (names(&client).await == (vec![], vec![])).then_some(());
-    assert!(until(nothing).await.is_some(), "left: {:?}", names(&client).await);
+    let nothing = async || (names(&twin) == (vec![], vec![])).then_some(());
+    assert!(until(nothing).await.is_some(), "left: {:?}", names(&twin));
     edged.stop().await;
 }
 
