@@ -215,8 +215,8 @@ impl StateOwner {
             return Ok(WriterRole::Writer { takeover: None });
         }
         let epoch = takeover.epoch;
-        let before = std::mem::take(&mut self.state);
-        self.state = restoration::take_over(before, takeover.published, &mut self.events).await?;
+        let state = std::mem::take(&mut self.state);
+        self.state = restoration::take_over(state, takeover.published, &mut self.events).await?;
         self.answered = epoch;
         self.events.send(SourceEvent::TakenOver { epoch }).await?;
         Ok(WriterRole::Writer { takeover: None })

@@ -65,26 +65,23 @@ fn restore_all(published: &dyn PublishedReader, delivery: &Delivery) -> Result<S
     Ok(state)
 }
 
-/// Sends the difference from `before` to what another writer published, and returns the state that
+/// Sends the difference from `state` to what another writer published, and returns the state that
 /// this makes.
 pub(super) async fn take_over(
-    mut before: State,
+    mut state: State,
     published: Arc<dyn PublishedReader>,
     events: &mut SourceEventSender,
 ) -> Result<State, SourceError> {
     read(events, move |delivery| {
-        let mut state = State::default();
-        published.read(&mut |key, object| {
-            delivery.send(state.continue_from(&mut before, key, &object))
-        })?;
-        if before.may_be_unused() {
+        published.read(&mut |key, object| delivery.send(state.continue_with(key, &object)))?;
+        if state.may_be_unused() {
             published.read(&mut |_, object| {
-                before.note_needs(&object);
+                state.note_needs(&object);
                 delivery.send([])
             })?;
         }
         // Once the receiver has gone, the state is not used.
-        let _ = delivery.send(state.keep_unused(before));
+        let _ = delivery.send(state.end_takeover());
         Ok(state)
     })
     .await

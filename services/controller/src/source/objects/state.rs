@@ -30,23 +30,22 @@ pub(super) struct RestoredObject {
 #[derive(Debug)]
 struct SentObject {
     uid: Box<str>,
-    immutable: blake3::Hash,
-    content: blake3::Hash,
-    /// Whether a published object names it, where this is found out.
+    /// Of what no change of the object may touch.
+    immutable: Digest,
+    /// Of its payload and its resource version.
+    content: Digest,
+    /// During a takeover: whether it is published as it is here.
+    is_published: bool,
+    /// During a takeover: whether a published object names it, where this is found out.
     is_needed: bool,
 }
 
-impl State {
-    /// Restores the object at `key` that an earlier run published; `None` for one of a manifest, and
-    /// for one that is restored.
-    fn restore(&mut self, key: ResourceKey, published: &PublishedObject) -> Option<Object> {
-        if self.has(&key) {
-            return None;
-        }
-        let restored = RestoredObject::of(&key, published)?;
-        self.insert(key, restored)
-    }
+/// The first 128 bits of a hash. There is one of each kind for every object, and a collision would need
+/// 2^64 objects of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Digest([u8; 16]);
 
+impl State {
     /// Whether there is an object at `key`.
     pub(super) fn has(&self, key: &ResourceKey) -> bool {
         self.objects.contains_key(key)
@@ -59,34 +58,37 @@ impl State {
         Some(restored.object)
     }
 
-    /// [Restores](State::restore) the object at `key`, and takes it out of the state `before`. Returns what
-    /// this changes. An object that is published as it was accepted is not parsed.
-    pub(super) fn continue_from(
+    /// Continues with an object that another writer published. Returns what this changes. An object that is
+    /// published as it was accepted is not parsed.
+    pub(super) fn continue_with(
         &mut self,
-        before: &mut Self,
         key: ResourceKey,
         published: &PublishedObject,
     ) -> Vec<SourceEvent> {
-        let content = content_of(&published.resource_version, &published.payload);
-        let is_same = |was: &SentObject| *was.uid == *published.uid && was.content == content;
-        if before.objects.get(&key).is_some_and(is_same) {
-            self.objects.extend(before.objects.remove_entry(&key));
-            return Vec::new();
+        if let Some(was) = self.objects.get_mut(&key) {
+            let content = || Digest::of_content(&published.resource_version, &published.payload);
+            // Another stream may have it too.
+            if was.is_published || *was.uid == *published.uid && was.content == content() {
+                was.is_published = true;
+                return Vec::new();
+            }
         }
-        let Some(object) = self.restore(key.clone(), published) else { return Vec::new() };
-        let was = before.objects.remove(&key);
-        if was.as_ref().zip(self.objects.get(&key)).is_some_and(|(was, now)| was.is_as(now)) {
+        let Some(RestoredObject { object, sent }) = RestoredObject::of(&key, published) else {
             return Vec::new();
-        }
-        let replaced = was.filter(|was| *was.uid != *object.uid());
-        let mut events: Vec<_> = replaced.map(|was| was.deletion(key)).into_iter().collect();
-        events.push(SourceEvent::Apply(object, Cause::default()));
-        events
+        };
+        let now = SentObject { is_published: true, ..sent };
+        let was = self.objects.get(&key);
+        // A schema may write the same object otherwise.
+        let is_same = was.is_some_and(|was| was.uid == now.uid && was.content == now.content);
+        let replaced = was.filter(|was| was.uid != now.uid).map(|was| was.deletion(key.clone()));
+        self.objects.insert(key, now);
+        let applied = (!is_same).then(|| SourceEvent::Apply(object, Cause::default()));
+        replaced.into_iter().chain(applied).collect()
     }
 
-    /// Whether there are objects that may be in no stream because no object needs them.
+    /// Whether there are objects that are not published, and may be in no stream because no object needs them.
     pub(super) fn may_be_unused(&self) -> bool {
-        self.objects.keys().any(|key| !is_pod(key))
+        self.objects.iter().any(|(key, object)| !object.is_published && !is_pod(key))
     }
 
     /// Notes that a published object needs what it names.
@@ -99,17 +101,18 @@ impl State {
         }
     }
 
-    /// Takes the objects of the state `before` that are not published and that no published object needs: they may be in
-    /// no stream for that reason alone. Returns the deletions of the others, pods among them.
-    pub(super) fn keep_unused(&mut self, before: Self) -> Vec<SourceEvent> {
+    /// Keeps the objects that are published, and those that no published object needs: they may be in no stream for that
+    /// reason alone. Returns the deletions of the others, pods among them.
+    pub(super) fn end_takeover(&mut self) -> Vec<SourceEvent> {
         let mut deletions = Vec::new();
-        for (key, object) in before.objects {
-            if is_pod(&key) || object.is_needed {
-                deletions.push(object.deletion(key));
-            } else {
-                self.objects.entry(key).or_insert(object);
+        self.objects.retain(|key, object| {
+            let stays = object.is_published || !is_pod(key) && !object.is_needed;
+            if !stays {
+                deletions.push(object.deletion(key.clone()));
             }
-        }
+            (object.is_published, object.is_needed) = (false, false);
+            stays
+        });
         deletions
     }
 
@@ -138,7 +141,7 @@ impl State {
         let before = self.objects.get(&key);
         let mut value = object.versioned_value();
         let (object, immutable) = if object.uid().is_empty() {
-            let immutable = immutable_digest(&key, &value, value["spec"].clone());
+            let immutable = immutable_digest(&key, &value, value["spec"].clone()).into();
             let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -147,7 +150,7 @@ impl State {
             (Object::from_value(value).map_err(|error| error_chain(&error))?, immutable)
         } else {
             let spec = value["spec"].take();
-            (object, immutable_digest(&key, &value, spec))
+            (object, immutable_digest(&key, &value, spec).into())
         };
         let mut events = Vec::new();
         if let Some(before) = before.filter(|before| *before.uid != *object.uid()) {
@@ -187,32 +190,38 @@ impl RestoredObject {
         }
         let object = Object::from_published(&mut value).ok()?;
         let spec = value["spec"].take();
-        let sent = SentObject::new(&object, immutable_digest(key, &value, spec));
+        let sent = SentObject::new(&object, immutable_digest(key, &value, spec).into());
         Some(Self { object, sent })
     }
 }
 
 impl SentObject {
-    fn new(object: &Object, immutable: blake3::Hash) -> Self {
-        let content = content_of(object.resource_version(), object.payload());
-        Self { uid: object.uid().into(), immutable, content, is_needed: false }
+    fn new(object: &Object, immutable: Digest) -> Self {
+        let content = Digest::of_content(object.resource_version(), object.payload());
+        let uid = object.uid().into();
+        Self { uid, immutable, content, is_published: false, is_needed: false }
     }
 
-    /// Whether the same object has the same content.
-    fn is_as(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.content == other.content
-    }
-
-    fn deletion(self, key: ResourceKey) -> SourceEvent {
-        SourceEvent::Delete { key, uid: self.uid.into(), cause: Cause::default() }
+    fn deletion(&self, key: ResourceKey) -> SourceEvent {
+        SourceEvent::Delete { key, uid: self.uid.to_string(), cause: Cause::default() }
     }
 }
 
-fn content_of(resource_version: &str, payload: &[u8]) -> blake3::Hash {
-    let mut content = blake3::Hasher::new();
-    // No version has a zero byte.
-    content.update(resource_version.as_bytes()).update(&[0]).update(payload);
-    content.finalize()
+impl Digest {
+    fn of_content(resource_version: &str, payload: &[u8]) -> Self {
+        let mut content = blake3::Hasher::new();
+        // No version has a zero byte.
+        content.update(resource_version.as_bytes()).update(&[0]).update(payload);
+        content.finalize().into()
+    }
+}
+
+impl From<blake3::Hash> for Digest {
+    fn from(hash: blake3::Hash) -> Self {
+        let (first, _) = hash.as_bytes().split_at(size_of::<Self>());
+        // The array has the length of the slice.
+        Self(first.try_into().unwrap_or_default())
+    }
 }
 
 fn is_pod(key: &ResourceKey) -> bool {
@@ -228,15 +237,20 @@ mod tests {
         let key: ResourceKey = "d/pod/p".parse().expect("a key");
         let payload = "no JSON".into();
         let published = PublishedObject { uid: "u".into(), resource_version: "7".into(), payload };
-        let content = content_of("7", &published.payload);
-        let immutable = blake3::hash(b"");
-        let sent = SentObject { uid: "u".into(), immutable, content, is_needed: false };
-        let mut before = State { objects: HashMap::from([(key.clone(), sent)]) };
-        let mut state = State::default();
-        assert!(state.continue_from(&mut before, key.clone(), &published).is_empty());
-        assert!(before.objects.is_empty() && state.objects.contains_key(&key));
-        // Another stream has it too.
-        assert!(state.continue_from(&mut before, key, &published).is_empty());
+        let content = Digest::of_content("7", &published.payload);
+        let sent = SentObject {
+            uid: "u".into(),
+            immutable: blake3::hash(b"").into(),
+            content,
+            is_published: false,
+            is_needed: true,
+        };
+        let mut state = State { objects: HashMap::from([(key.clone(), sent)]) };
+        assert!(state.continue_with(key.clone(), &published).is_empty());
+        // Another stream has it too, and may have an older form of it.
+        let older = PublishedObject { payload: "{}".into(), ..published };
+        assert!(state.continue_with(key, &older).is_empty());
+        assert!(state.end_takeover().is_empty());
         assert_eq!(state.objects.len(), 1);
     }
 }
