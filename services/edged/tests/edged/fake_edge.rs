@@ -22,8 +22,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Request, Response, Status};
 
-/// What is awaited comes within this, or the test fails.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
+/// What is awaited comes within this, or the test fails. It is long enough for a busy machine, and shorter than the minute
+/// after which a pod worker looks again at everything: what comes only by that look fails the test.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(45);
 
 /// An edge; it goes away when this is dropped.
 pub(crate) struct FakeEdge {
@@ -123,6 +124,18 @@ impl FakeEdge {
         let mut event = event(Kind::Operation, None);
         event.operation = Some(operation);
         self.state.lock().expect("not poisoned").send(event);
+    }
+
+    /// Waits until the subscriber watches. What [`ask`](Self::ask) or [`list_again`](Self::list_again) sends before that
+    /// comes to nobody.
+    pub(crate) async fn watched(&self) {
+        let is_watched = || !self.state.lock().expect("not poisoned").watchers.is_empty();
+        let watched = async {
+            while !is_watched() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, watched).await.expect("the pod worker watches");
     }
 
     /// Every operation so far.

@@ -20,6 +20,7 @@ async fn a_node_is_registered_and_reported_again_after_a_new_listing() {
     assert_eq!(node["status"]["capacity"]["pods"], "110");
     let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
     assert!(runtime.is_some_and(|runtime| runtime.starts_with("process://")));
+    bench.edge.watched().await;
     bench.edge.list_again(true);
     bench.edge.until("the node again", |all| reported(all, Verb::Update)).await;
     edged.stop().await;

@@ -38,7 +38,7 @@ async fn absence_before_the_first_complete_view_ends_nothing() {
 async fn an_operation_without_an_executor_is_refused() {
     let bench = Bench::new(&[]);
     let edged = bench.edged().await;
-    bench.edge.until("a watch", |all| (!all.is_empty()).then_some(())).await;
+    bench.edge.watched().await;
     let ask = Operation {
         id: "42".to_owned(),
         source: "function".to_owned(),
@@ -60,7 +60,7 @@ async fn an_operation_without_an_executor_is_refused() {
 async fn the_answer_to_a_query_is_no_request_and_is_not_answered() {
     let bench = Bench::new(&[]);
     let edged = bench.edged().await;
-    bench.edge.until("a watch", |all| (!all.is_empty()).then_some(())).await;
+    bench.edge.watched().await;
     // A query of the mesh for a Secret: the edge delivers the answer to the group of Secrets, too.
     let operation = |parent: &str, id: &str, verb: Verb| Operation {
         id: id.to_owned(),
