@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, content, is_ready, script_pod};
+use crate::bench::{Bench, content, is_ready, probe, script_pod};
 
 /// A pod with a ConfigMap and an empty directory at these paths.
 fn pod(name: &str, uid: &str, [words, place]: [&str; 2], script: &str) -> Value {
@@ -95,7 +95,7 @@ async fn commands_of_probes_see_an_absolute_path_too() {
         pod("web", "u1", ["/headwater-test-words", "/headwater-test-place"], "exec sleep 1000");
     let script = "test -s /headwater-test-words/text && touch /headwater-test-place/probed";
     pod["spec"]["containers"][0]["readinessProbe"] =
-        json!({"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1});
+        probe(json!({"exec": {"command": ["sh", "-c", script]}}));
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, condition, is_running, script_pod, until};
+use crate::bench::{Bench, condition, is_running, script_pod, startup_probe, until};
 
 /// Restart counts of all containers, init containers first.
 fn restart_counts(status: &Value) -> Vec<u64> {
@@ -31,6 +31,10 @@ async fn the_end_of_one_container_restarts_all_of_them_once() {
     let stay = "trap '' TERM; while true; do sleep 0.1; done";
     let mut sidecar = container("side", stay);
     sidecar["restartPolicy"] = json!("Always");
+    // A process that was started may not have run its first line. In each run its line comes before that of the other one.
+    let has_begun =
+        format!("[ `grep -c side {order}` -gt `grep -c other {order}` ]", order = order.display());
+    sidecar["startupProbe"] = startup_probe(&has_begun);
     let source = format!(
         "[ -e {done} ] && exec sleep 1000; until grep -q other {order}; do sleep 0.02; done; : > {done}; exit 42",
         done = done.display(),
