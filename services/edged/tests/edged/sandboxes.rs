@@ -183,7 +183,7 @@ async fn a_container_that_fails_starts_at_once_with_another_image() {
 async fn a_pull_that_fails_is_reported_and_tried_again() {
     let bench = Bench::new(&[]);
     let (edged, runtime) = edged(&bench).await;
-    runtime.fail_pulls(3);
+    runtime.fail_pulls(usize::MAX);
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
     bench.edge.apply(&pod);
@@ -193,6 +193,7 @@ async fn a_pull_that_fails_is_reported_and_tried_again() {
             && waiting["message"].as_str().is_some_and(|m| m.contains("localhost/web:1"))
     };
     bench.edge.until_status("web", "a failed pull", waits).await;
+    runtime.fail_pulls(0);
     bench.edge.until_status("web", "a ready pod", is_ready).await;
     let images = runtime.list().await.expect("images");
     assert_eq!(images.len(), 1);
