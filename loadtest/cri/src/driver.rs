@@ -203,6 +203,11 @@ impl Driver {
         self.core.state().faults.push((method, fault));
     }
 
+    /// The faults of calls to come are no longer planned.
+    pub fn forget_faults(&self) {
+        self.core.state().faults.clear();
+    }
+
     /// How many calls of a method there were.
     pub fn calls(&self, method: &str) -> usize {
         self.core.state().calls.iter().filter(|(called, _)| *called == method).count()

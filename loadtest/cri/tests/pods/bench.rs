@@ -190,7 +190,8 @@ impl Bench {
     pub(crate) fn ask_for_end(&self, pod: &Value) {
         let mut deleting = pod.clone();
         deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        deleting["metadata"]["deletionGracePeriodSeconds"] = json!(2);
+        deleting["metadata"]["deletionGracePeriodSeconds"] =
+            pod["spec"]["terminationGracePeriodSeconds"].clone();
         self.edge.apply(&deleting);
     }
 

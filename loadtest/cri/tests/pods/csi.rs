@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,19 +23,29 @@ use crate::life::{FOREVER, gone, start};
 
 const DRIVER: &str = "disk.example.com";
 
-/// The time of a call to a driver: one that hangs is given up soon.
+/// The time of a call to a driver that hangs: it is given up soon. On a busy machine one that does not hang may take longer.
 const CALL_WITHIN: Duration = Duration::from_millis(700);
+
+/// More calls than a test makes.
+const MANY: usize = 1000;
 
 /// A node with storage drivers.
 struct Node {
     bench: Bench,
     /// The container runtime; `None`: the one in memory.
     socket: Option<PathBuf>,
+    /// The time of a call to a driver; `None`: as a kubelet.
+    call_within: Option<Duration>,
 }
 
 impl Node {
     fn new() -> Self {
-        Self { bench: Bench::new("/nowhere".as_ref()), socket: None }
+        Self { bench: Bench::new("/nowhere".as_ref()), socket: None, call_within: None }
+    }
+
+    /// A node whose pods run in this runtime.
+    fn on(socket: &Path) -> Self {
+        Self { bench: Bench::new(socket), socket: Some(socket.to_owned()), call_within: None }
     }
 
     /// The tree that drivers know as a kubelet's.
@@ -62,7 +72,7 @@ impl Node {
         let node = config.node.clone();
         config.settings = bench.settings.clone();
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let csi = CsiSettings { root: self.root(), call_within: Some(CALL_WITHIN) };
+        let csi = CsiSettings { root: self.root(), call_within: self.call_within };
         let drivers = CsiVolumes::open(csi, node.clone(), notices.clone()).expect("they open");
         let runtime: NodeRuntime = match &self.socket {
             Some(socket) => {
@@ -119,14 +129,16 @@ impl Node {
         self.bench.status(name, "a running pod", is_running).await;
     }
 
-    /// Waits for a status whose container waits with these words.
+    /// Waits for a status whose container waits with these words. Another status may follow it at once.
     async fn waits(&self, name: &str, words: &str) {
         let told = |status: &Value| {
             let waiting = &status["containerStatuses"][0]["state"]["waiting"];
             waiting["reason"] == "ContainerCreating"
                 && waiting["message"].as_str().is_some_and(|message| message.contains(words))
         };
-        self.bench.status(name, words, told).await;
+        let statuses = || crate::fake_edge::statuses(&self.bench.edge.operations(), name);
+        let found = until(|| async { statuses().iter().any(told).then_some(()) }).await;
+        assert!(found.is_some(), "no status has {words:?}; at last: {:#?}", statuses().last());
     }
 
     /// Where the volume is published for the pod.
@@ -189,6 +201,8 @@ async fn a_pod_waits_for_its_driver_by_name_and_starts_when_it_comes_and_comes_a
     node.waits("a", words).await;
     let mut driver = node.driver(DriverSettings::new(DRIVER));
     node.runs("a").await;
+    let answered = || async { (!driver.answers().is_empty()).then_some(()) };
+    assert!(until(answered).await.is_some(), "the driver learns that it is registered");
     assert_eq!(driver.answers(), [Ok(())]);
     // It goes: what is published stays, and is taken back when it comes again.
     driver.stop();
@@ -216,9 +230,9 @@ async fn a_pod_waits_for_its_driver_by_name_and_starts_when_it_comes_and_comes_a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_hangs_delays_no_other_pod_and_its_own_pod_can_go() {
-    let node = Node::new();
+    let node = Node { call_within: Some(CALL_WITHIN), ..Node::new() };
     let driver = node.driver(DriverSettings::new(DRIVER));
-    for _ in 0..40 {
+    for _ in 0..MANY {
         driver.fail_next("NodeStageVolume", DriverFault::Hangs);
     }
     node.claim();
@@ -275,7 +289,7 @@ async fn calls_that_fail_are_tried_again_and_a_lost_answer_acts_once_more() {
 async fn a_volume_that_is_refused_leaves_nothing_and_a_driver_that_babbles_is_named() {
     let node = Node::new();
     let mut driver = node.driver(DriverSettings::new(DRIVER));
-    for _ in 0..8 {
+    for _ in 0..MANY {
         driver.fail_next("NodeStageVolume", DriverFault::Refused);
     }
     node.claim();
@@ -285,6 +299,7 @@ async fn a_volume_that_is_refused_leaves_nothing_and_a_driver_that_babbles_is_na
     node.waits("a", "a test asked").await;
     let folder = || async { (!node.target("a", "pv-1").parent()?.exists()).then_some(()) };
     assert!(until(folder).await.is_some(), "nothing was done");
+    driver.forget_faults();
     node.runs("a").await;
     driver.babble().expect("it babbles");
     // What it held is asked for again by the next pod worker.
@@ -376,10 +391,7 @@ async fn hostile_names_and_a_second_driver_of_a_name_are_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back() {
     let Some(containerd) = start() else { return };
-    let node = Node {
-        bench: Bench::new(containerd.socket()),
-        socket: Some(containerd.socket().to_owned()),
-    };
+    let node = Node::on(containerd.socket());
     // The driver mounts where containerd sees it, as one in a container does by propagation.
     let mounts_in = Some(containerd.machine().pid());
     let driver = node.driver(DriverSettings { mounts_in, ..DriverSettings::new(DRIVER) });
@@ -416,10 +428,7 @@ async fn a_real_container_reads_the_mounted_volume_and_the_driver_takes_it_back(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_container_reads_and_writes_block_devices_of_a_driver_and_of_the_node() {
     let Some(containerd) = start() else { return };
-    let node = Node {
-        bench: Bench::new(containerd.socket()),
-        socket: Some(containerd.socket().to_owned()),
-    };
+    let node = Node::on(containerd.socket());
     let file = |name: &str| node.bench.dir.path().join(name);
     let disk = |name: &str| LoopDevice::create(&file(name), 1 << 20).expect("a block device");
     let (of_driver, of_node) = (disk("of-driver"), disk("of-node"));

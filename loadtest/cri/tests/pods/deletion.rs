@@ -45,14 +45,23 @@ impl Drop for Frozen {
     }
 }
 
-/// A pod with a volume of its own.
+/// A pod with a volume of its own. It writes there once it ends when it is asked to, and has time enough for that.
 fn with_volume(bench: &Bench, name: &str) -> Value {
-    let mut pod = bench.pod(name, &format!("echo kept > /own/file; {FOREVER}"));
+    let script = format!("trap 'exit 0' TERM; echo kept > /own/file; {FOREVER}");
+    let mut pod = bench.pod(name, &script);
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(30);
     let own = json!({"name": "own", "emptyDir": {}});
     pod["spec"]["volumes"].as_array_mut().expect("volumes").push(own);
     let mounts = &mut pod["spec"]["containers"][0]["volumeMounts"];
     mounts.as_array_mut().expect("mounts").push(json!({"name": "own", "mountPath": "/own"}));
     pod
+}
+
+/// Waits until the pod, which runs, has written into its volume.
+async fn until_written(bench: &Bench, name: &str) {
+    let file = bench.edged_dir().join("pods").join(uid(name)).join("volumes/own/file");
+    let written = || async { file.exists().then_some(()) };
+    assert!(until(written).await.is_some(), "{} is not written", file.display());
 }
 
 /// What a pod has on the disk beside its record.
@@ -72,6 +81,7 @@ async fn the_object_of_a_pod_goes_when_nothing_of_it_is_left_on_the_machine() {
     let pod = with_volume(&bench, "web");
     bench.edge.apply(&pod);
     bench.status("web", "a running pod", is_running).await;
+    until_written(&bench, "web").await;
     assert_eq!(files(&bench, "web").len(), 4, "{:?}", files(&bench, "web"));
     bench.ask_for_end(&pod);
     let asked = || async { bench.asks_delete("web").then_some(()) };
@@ -97,6 +107,7 @@ async fn a_cgroup_that_stays_keeps_the_object_and_the_next_pod_worker_goes_on() 
     let pod = with_volume(&bench, "web");
     bench.edge.apply(&pod);
     bench.status("web", "a running pod", is_running).await;
+    until_written(&bench, "web").await;
     let frozen = Frozen::in_cgroup_of("web");
     bench.ask_for_end(&pod);
     // A take-down may fail for another cause before, and is tried again.
