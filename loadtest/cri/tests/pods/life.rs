@@ -84,8 +84,8 @@ async fn a_pod_runs_restarts_survives_edged_and_is_deleted() {
     let other = bench.pod("other", FOREVER);
     bench.edge.apply(&other);
     bench.status("other", "another pod", is_running).await;
-    let status = bench.status("web", "the adopted pod", again).await;
-    assert_eq!(bench.starts("web"), 2, "{status}");
+    bench.status("web", "the adopted pod", again).await;
+    bench.until_starts("web", 2).await;
     bench.delete(&pod).await;
     bench.delete(&other).await;
     gone(&containerd, &["web", "other"]).await;
@@ -121,6 +121,9 @@ async fn containerd_is_killed_at_any_moment_and_nothing_starts_twice() {
         }
         for name in names {
             let status = bench.status(name, "a running pod", is_running).await;
+            // A container is reported before it notes its start.
+            let noted = || async { (bench.starts(name) > 0).then_some(()) };
+            assert!(until(noted).await.is_some(), "seed {seed}, pod {name} notes no start");
             let (starts, restarts) = (bench.starts(name), restarts(&status));
             // A start that a kill cut off counts as a run, whether its process began or not.
             let expected = match settled.get(name) {

@@ -48,8 +48,8 @@ async fn all_containers_restart_in_the_sandbox_that_is_there() {
     let script = format!("[ $(wc -l < /notes/source) -gt 1 ] || exit 42; {FOREVER}");
     let pod = pod(&bench, &script);
     bench.edge.apply(&pod);
-    let status = bench.status("source", "the restarted pod", |status| run_again(status, 1)).await;
-    assert_eq!(bench.starts("source"), 2, "{status}");
+    bench.status("source", "the restarted pod", |status| run_again(status, 1)).await;
+    bench.until_starts("source", 2).await;
     let client = CriClient::new(containerd.socket());
     assert_eq!(sandbox_numbers(&client).await, [0], "the sandbox stays");
     bench.delete(&pod).await;
