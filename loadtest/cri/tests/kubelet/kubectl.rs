@@ -27,6 +27,9 @@ const FILE_BYTES: usize = 1 << 20;
 /// How long the bulk may take there and back, encrypted in a debug build on two busy cores.
 const BULK_WITHIN: Duration = Duration::from_secs(300);
 
+/// The time limit of the start of a containerd, of a pod worker and of a pod.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
 /// A process that ends with the test.
 struct Running(Child);
 
@@ -141,7 +144,7 @@ fn kubectl_reaches_pods_through_an_api_server() {
                 let _ = is_done.await;
             });
         });
-        is_ready.recv_timeout(DEADLINE).expect("the pod runs");
+        is_ready.recv_timeout(READY_WITHIN).expect("the pod runs");
         let runs = json!({"status": {"phase": "Running"}}).to_string();
         run(
             &cluster,

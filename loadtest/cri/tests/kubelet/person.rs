@@ -1,5 +1,7 @@
 //! A person on the gateway: commands, ports and logs by the local socket.
 
+use std::time::Duration;
+
 use headwater_cri_lab::BUSYBOX_IMAGE;
 use headwater_kubelet::client::{ClientError, CommandEvent, CommandRequest};
 use http_body_util::{BodyExt as _, Empty};
@@ -15,6 +17,9 @@ const STREAMS: usize = 50;
 
 /// What goes each way through one stream.
 const BULK_BYTES: usize = 100 << 20;
+
+/// The time limit of that.
+const BULK_WITHIN: Duration = Duration::from_secs(300);
 
 /// The bytes of one message.
 const MESSAGE_BYTES: usize = 32 << 10;
@@ -74,7 +79,9 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
     with_bench(Vec::new, |bench| async move {
         let script = format!("echo hello; echo oops >&2; {FOREVER}");
         let mut web = pod("web", &script);
-        let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 1});
+        // On a busy machine the start of a process takes longer than the second of a probe without a time.
+        let probe =
+            json!({"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 60});
         web["spec"]["containers"][0]["readinessProbe"] = probe;
         bench.run(&[web]).await;
 
@@ -148,15 +155,23 @@ fn a_person_runs_commands_reads_logs_and_sees_the_pods() {
             ),
             "{metrics}"
         );
-        let (_, metrics) = get(&bench, "/metrics/probes").await;
         let results = format!(
             "prober_probe_total{{container=\"main\",namespace=\"shop\",pod=\"web\",pod_uid=\"{}\",\
              probe_type=\"Readiness\",result=\"successful\"}} ",
             uid("web")
         );
-        let count =
-            metrics.lines().find_map(|line| line.strip_prefix(&results)?.parse::<u64>().ok());
-        assert!(count.is_some_and(|count| count > 0), "{metrics}");
+        // The container runs before its first probe has ended.
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let (_, metrics) = get(&bench, "/metrics/probes").await;
+            let count =
+                metrics.lines().find_map(|line| line.strip_prefix(&results)?.parse::<u64>().ok());
+            if count.is_some_and(|count| count > 0) {
+                break;
+            }
+            assert!(Instant::now() < end, "{metrics}");
+            tokio::time::sleep(POLL).await;
+        }
         for path in ["/healthz", "/healthz/ping", "/healthz/syncloop"] {
             assert_eq!(get(&bench, path).await, (200, "ok".to_owned()), "{path}");
         }
@@ -195,8 +210,10 @@ fn volumes_of_a_pod_are_measured_and_those_of_claims_are_metrics() {
         container["volumeMounts"] = json!([
             {"name": "data", "mountPath": "/data"}, {"name": "scratch", "mountPath": "/scratch"}]);
         // It is ready when the file is there.
-        container["readinessProbe"] =
-            json!({"exec": {"command": ["test", "-e", "/data/done"]}, "periodSeconds": 1});
+        container["readinessProbe"] = json!({
+            "exec": {"command": ["test", "-e", "/data/done"]},
+            "periodSeconds": 1, "timeoutSeconds": 60,
+        });
         web["spec"]["volumes"] = json!([
             {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
             {"name": "scratch", "emptyDir": {}},
@@ -302,7 +319,7 @@ fn fifty_streams_at_once_carry_100_mib_whole_and_the_next_one_is_refused() {
             }
         };
         let both = async { tokio::join!(sending, receiving).1 };
-        let (received, code) = timeout(DEADLINE, both).await.expect("in time");
+        let (received, code) = timeout(BULK_WITHIN, both).await.expect("in time");
         assert_eq!((received, code), (BULK_BYTES, 0));
         for (at, (input, output)) in waiting.iter_mut().enumerate() {
             let line = format!("stream {at}\n");
@@ -312,9 +329,10 @@ fn fifty_streams_at_once_carry_100_mib_whole_and_the_next_one_is_refused() {
         }
         drop(waiting);
         // A stream that ended leaves its place.
-        let mut again = None;
-        while again.is_none() {
-            again = bench.client.command(&request(&["true"], false, false)).await.ok();
+        let end = Instant::now() + DEADLINE;
+        while let Err(error) = bench.client.command(&request(&["true"], false, false)).await {
+            assert!(Instant::now() < end, "{error}");
+            tokio::time::sleep(POLL).await;
         }
     });
 }

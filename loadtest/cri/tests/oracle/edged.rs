@@ -17,7 +17,7 @@ const CLUSTER_DNS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10));
 const PODS_MAX: u32 = 1_000;
 
 /// The time limit of all requests.
-const ASKED_WITHIN: Duration = Duration::from_mins(2);
+const ASKED_WITHIN: Duration = Duration::from_mins(10);
 
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(100);
