@@ -30,9 +30,10 @@ use tokio::time::{Instant, sleep};
 /// A loaded machine takes seconds for what takes a tenth of one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A container that ends with code 3 when it is asked to, and says what it was given.
-const SCRIPT: &str = "trap 'echo bye > /dev/termination-log; exit 3' TERM; \
-                      echo $GREETING $(cat /etc/app/name); while true; do sleep 0.1; done";
+/// A container that ends with code 3 when it is asked to, and says what it was given. From then on it has two processes: the
+/// pod and its container are counted one after the other.
+const SCRIPT: &str = "trap 'echo bye > /dev/termination-log; exit 3' TERM; sleep 1000000 & \
+                      echo $GREETING $(cat /etc/app/name); wait";
 
 struct Node {
     dir: tempfile::TempDir,
@@ -198,6 +199,8 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     node.runtime.start(&record, &pod, &launch()).await.expect("it starts again");
     let runs = history(&node.runtime).expect("runs");
     assert_eq!((runs.attempt, runs.previous.map(|exit| exit.code)), (1, Some(137)));
+    // Before its trap is set, it ignores that it is asked to end.
+    until("its first line again", || node.log().contains("hello shop").then_some(())).await;
 
     // containerd keeps the code on its disk a while after its event: before that, its death loses the code.
     let client = CriClient::new(containerd.socket());
