@@ -197,7 +197,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::net::TcpSocket;
 
     use super::*;
 
@@ -208,9 +208,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_connection_is_a_response() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound").to_string();
-        drop(listener);
+        // It is bound and does not listen, so nobody else gets its port meanwhile.
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let address = socket.local_addr().expect("bound").to_string();
         let refused = failed(&address).await;
         assert!(matches!(refused, DialError::Tcp(_)) && !refused.is_unreachable(), "{refused}");
     }

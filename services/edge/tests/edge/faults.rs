@@ -23,9 +23,10 @@ async fn two_machines_with_one_disk_are_held_and_named() {
     one.until("a connection", |status| status.connected).await;
     let other = Bench::over(&hubs, copy(&bench.state), copy(&bench.outbox), 200).await;
     for clone in [&one, &other] {
-        let status = clone.until("the trouble", |status| status.trouble.is_some()).await;
-        let trouble = status.trouble.unwrap_or_default();
-        assert!(trouble.contains("two machines"), "{trouble}");
+        // Before that, a busy hub may be the trouble, which answers late.
+        let names_both = |trouble: &String| trouble.contains("two machines");
+        let status =
+            clone.until("the trouble", |it| it.trouble.as_ref().is_some_and(names_both)).await;
         assert!(!status.connected);
     }
     one.edge.stop().await;

@@ -4,6 +4,7 @@ use headwater_event::{Boot, Identity, Incarnation, ReportBody, Seq, StreamId};
 use headwater_proto::local::watch_event::Kind;
 use headwater_store::Survival;
 use headwater_view::StreamReader;
+use tokio::net::TcpSocket;
 
 use crate::bench::{Bench, eventually, node, private, reported};
 use crate::hub::{Hub, checkpoint};
@@ -114,11 +115,11 @@ async fn an_edge_without_a_hub_serves_its_view() {
 #[tokio::test]
 async fn an_edge_tries_the_next_hub() {
     let hub = Hub::start(&node()).await;
-    let closed = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.local_addr().expect("bound")
-    };
-    let bench = Bench::start(&[closed, hub.address]).await;
+    // It is bound and does not listen, so no hub of another test gets its port.
+    let closed = TcpSocket::new_v4().expect("a socket");
+    closed.bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+    let closed_address = closed.local_addr().expect("bound");
+    let bench = Bench::start(&[closed_address, hub.address]).await;
     bench.until("a connection", |status| status.connected).await;
     bench.edge.stop().await;
 }
