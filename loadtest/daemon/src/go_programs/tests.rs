@@ -1,6 +1,5 @@
 //! The program is built once, whole or not at all.
 
-use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use tempfile::TempDir;
@@ -38,9 +37,13 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let scratch = tempfile::tempdir().expect("a folder");
-        let go = scratch.path().join("go");
-        fs::write(&go, STAND_IN).expect("written");
-        fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).expect("executable");
+        let (text, go) = (scratch.path().join("text"), scratch.path().join("go"));
+        fs::write(&text, STAND_IN).expect("written");
+        // Another process writes the program: a process that another test starts at this moment would have ours open for
+        // writing for a while, and Linux starts no such program.
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).args([&text, &go]);
+        crate::run("installing the program", &mut install).expect("installed");
         let cache = CacheFolder::at(scratch.path().join("cache"));
         Self { scratch, cache }
     }
