@@ -115,7 +115,10 @@ fn light_edges_on_a_real_kafka_echo_what_they_received() {
     let [down, back] = [&record.propagation, &record.round_trip]
         .map(|of| of.as_ref().expect("measured").quantiles.clone());
     assert!(down.count > 100 && back.count > 20, "{down:?} {back:?}");
-    assert!(back.p50_ms >= down.p50_ms, "what comes back went down first: {down:?} {back:?}");
+    // Of changes that a busy machine delays, all count on the way down, and the last one of each pod comes back: so their
+    // medians are not those of the same changes.
+    let is_later = back.min_ms >= down.min_ms && back.count <= down.count;
+    assert!(is_later, "what comes back went down first: {down:?} {back:?}");
     let wire = record.wire.expect("counted");
     assert!(wire.down_bytes > 10_000 && wire.up_bytes > 1_000 && wire.connects >= 4, "{wire:?}");
     let length = record.scenario.duration;
