@@ -26,7 +26,7 @@ use tonic::{Status, Streaming};
 use super::cloud::TestCloud;
 
 /// How long a test waits for something that must happen.
-pub(super) const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Default)]
 pub(super) struct TestReplica {

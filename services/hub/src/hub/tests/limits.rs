@@ -126,7 +126,8 @@ async fn a_full_hub_admits_only_nodes_that_have_a_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_counted_and_a_silent_one_is_closed() {
     let cloud = TestCloud::new(&["a"]).await;
-    let hub = hub_within(&cloud, HubLimits { connections_max: 2, ..limits() }).await;
+    let limits = HubLimits { connections_max: 2, ..impatient() };
+    let hub = hub_within(&cloud, limits.clone()).await;
     let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
     edge.receive_until("a welcome", TestEdge::is_open).await;
     let opened = Instant::now();
@@ -137,7 +138,7 @@ async fn connections_are_counted_and_a_silent_one_is_closed() {
     let _ = timeout(SOON, beyond.read_to_end(&mut bytes)).await.expect("no room for it");
     assert!(bytes.is_empty(), "nothing was served on it");
     let _ = timeout(SOON, silent.read_to_end(&mut bytes)).await.expect("its time is over");
-    assert!(opened.elapsed() >= limits().hello_within, "the silent one had its time");
+    assert!(opened.elapsed() >= limits.hello_within, "the silent one had its time");
     // The edge that sent a hello stays.
     edge.report(1).await;
     edge.receive_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
