@@ -118,8 +118,7 @@ async fn changes_are_gathered_for_the_removal_of_pods_only_where_a_writer_needs_
 #[tokio::test]
 async fn an_append_wakes_no_reader_of_the_progress() {
     // No heartbeat comes meanwhile: that one is news.
-    let timings = WriterTimings { heartbeat_interval: SOON * 6, ..WriterTimings::default() };
-    let world = World { timings, ..World::new() };
+    let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
     let mut progress = running.controller.progress();
