@@ -138,7 +138,7 @@ async fn a_controller_claims_a_log_of_which_a_partition_is_away() {
     world.check_nodes(&[healthy, away]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writer_keeps_the_log_while_the_partition_of_its_claim_is_away() {
     let timings = WriterTimings {
         heartbeat_interval: Duration::from_millis(200),
@@ -160,12 +160,13 @@ async fn a_writer_keeps_the_log_while_the_partition_of_its_claim_is_away() {
     timeout(SOON, stands_by).await.expect("soon").expect("it runs");
 
     world.downstream.set_partition_fault(Partition(0), Some(PartitionFault::Hangs));
-    let away = Instant::now();
+    let away = tokio::time::Instant::now();
     let mut version = 0;
     while away.elapsed() < 3 * timings.silence_max() {
         version += 1;
         writing.set(config_of(other, version)).await;
         world.until_last(other, version).await;
+        tokio::time::sleep(timings.heartbeat_interval / 4).await;
     }
     world.downstream.set_partition_fault(Partition(0), None);
     writing.set(config_of(first, 1)).await;
@@ -176,7 +177,7 @@ async fn a_writer_keeps_the_log_while_the_partition_of_its_claim_is_away() {
     world.check_nodes(&[first, other]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_waits_for_a_partition_leaves_the_log_to_no_standby() {
     let timings = WriterTimings {
         heartbeat_interval: Duration::from_millis(300),
@@ -208,17 +209,20 @@ async fn a_claim_that_waits_for_a_partition_leaves_the_log_to_no_standby() {
     let mut progress = standby.controller.progress();
     let stands_by = progress.wait_for(|now| now.is_standby);
     timeout(SOON, stands_by).await.expect("soon").expect("it runs");
-    let since = Instant::now();
+    let since = tokio::time::Instant::now();
     let mut version = 0;
     while since.elapsed() < 3 * timings.silence_max() {
         version += 1;
         writing.set(config_of(healthy, version)).await;
         world.until_last(healthy, version).await;
+        tokio::time::sleep(timings.heartbeat_interval / 4).await;
     }
     assert_eq!(world.newest_epoch().await, claimed, "they do not take turns");
 
     world.downstream.set_partition_fault(AWAY, None);
     writing.set(config_of(away, 1)).await;
+    // The next probe of the partition comes within this time, which passes at once.
+    tokio::time::sleep(SOON).await;
     world.until_last(away, 1).await;
     for controller in running {
         controller.controller.stop().await;
