@@ -14,9 +14,9 @@ use super::edge::{Edge, running_status};
 use super::{Api, SOON};
 use crate::world::POLL;
 
-/// An older status stays for 10 s, the period in which a sink puts right what others overwrote; and a busy
-/// machine takes its time to do so.
-const STALE_MAX: Duration = Duration::from_secs(13);
+/// An older status stays for 10 s, the period in which a sink puts right what others overwrote. A look comes every
+/// second, a request that fails is sent again after another one, and a busy machine takes its time.
+const STALE_MAX: Duration = Duration::from_secs(20);
 
 /// The statuses of a test have their number in the address of the pod.
 const ADDRESSES: &str = "10.9.";
