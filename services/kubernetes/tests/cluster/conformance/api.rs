@@ -96,9 +96,9 @@ impl Api {
         self.create(&self.path("pods"), &pod).await
     }
 
-    /// The events of a watch that lasts a second: type, name, object. The path has a query already.
+    /// The events of a watch that lasts 2 s: type, name, object. The path has a query already.
     pub(crate) async fn watch(&self, path: &str) -> Vec<(String, String, Value)> {
-        self.watch_for(path, 1).await
+        self.watch_for(path, 2).await
     }
 
     /// The events of a watch of so many seconds.
