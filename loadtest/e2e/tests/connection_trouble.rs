@@ -20,10 +20,9 @@ fn troubles(fleet: &Fleet, part: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// An address where nothing listens.
+/// An address where nothing listens: port 1 of this machine.
 fn closed() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound")
+    SocketAddr::from(([127, 0, 0, 1], 1))
 }
 
 /// An address where something that is no hub closes every connection.
@@ -61,8 +60,8 @@ fn a_wrong_hub_and_a_node_that_nothing_is_for_are_named_in_the_status() {
 
 #[test]
 fn a_silent_broker_and_a_silent_hub_are_named_long_before_anything_gives_up() {
-    // Nothing is unreachable for a minute, so that only the wait for an answer can be the trouble.
-    let patient = &["unreachable.after=60s"];
+    // Nothing is unreachable and no append fails for a minute, so that only the wait for an answer can be the trouble.
+    let patient = &["unreachable.after=60s", "delivery.timeout=60s"];
     let mut fleet = Fleet::with_kafka_settings(ClusterSettings::default(), 1, patient);
     fleet.write("web.yaml", POD);
     fleet.add_controller("controller");

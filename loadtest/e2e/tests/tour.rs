@@ -9,13 +9,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_broker::{Cluster, ClusterSettings};
+use headwater_daemon::free_ports;
 use headwater_e2e::running::{output, processes_in, programs, root};
 use headwater_e2e::transcript::{self, Input, Step};
 use nix::sys::signal::{Signal, kill};
@@ -116,13 +116,9 @@ impl Tour {
         let mut path = OsString::from(programs());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        // All are bound at once, so that they differ.
-        let free = ADDRESSES.map(|of_readme| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            (of_readme, listener)
-        });
-        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-        let replaced = free.iter().map(|(of_readme, free)| (*of_readme, address(free))).collect();
+        let ports = free_ports::<{ ADDRESSES.len() }>().expect("free ports");
+        let address = |port: u16| format!("127.0.0.1:{port}");
+        let replaced = ADDRESSES.into_iter().zip(ports.map(address)).collect();
         Self { folder, path, up: None, background: Vec::new(), replaced }
     }
 
