@@ -1,5 +1,6 @@
 //! Partitions on different brokers: one without enough replicas stops no other.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,12 +36,29 @@ struct Owner {
     acceptance: Acceptance,
 }
 
+/// Asks until there is an answer: a busy broker may take longer than one request of this log.
+async fn answered<T, E: Debug>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(Instant::now() < deadline, "not reachable: {error:?}"),
+        }
+        sleep(POLL).await;
+    }
+}
+
 impl Owner {
     async fn new(log: Arc<dyn Log>) -> Self {
-        let proposal = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
-        let metadata = read_or_create_metadata(&*log, proposal).await.expect("reachable");
-        let acceptance = begin_fold(&*log, metadata, i64::MIN).await.expect("reachable");
-        let reader = log.read(acceptance.cursors()).await.expect("reachable");
+        let mut attempts = 0;
+        let metadata = answered(async || {
+            attempts += 1;
+            let proposal = MetadataProposal { previous: None, uuid: Uuid::from_u128(attempts) };
+            read_or_create_metadata(&*log, proposal).await
+        })
+        .await;
+        let acceptance = answered(async || begin_fold(&*log, metadata, i64::MIN).await).await;
+        let reader = answered(async || log.read(acceptance.cursors()).await).await;
         let mut owner = Self { log, reader, acceptance };
         owner.read_to_end().await;
         owner
@@ -48,7 +66,7 @@ impl Owner {
 
     async fn read_to_end(&mut self) {
         for partition in [Partition(0), AWAY] {
-            let high = self.log.bounds(partition).await.expect("reachable").high;
+            let high = answered(async || self.log.bounds(partition).await).await.high;
             while self.acceptance.partitions()[&partition].cursor.next < high {
                 let batch = timeout(DEADLINE, self.reader.next()).await.expect("in time");
                 for outcome in self.acceptance.accept_batch(&batch.expect("readable"), 0) {

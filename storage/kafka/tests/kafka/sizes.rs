@@ -7,7 +7,7 @@ use headwater_kafka::topics::{self, Direction, Severity, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaSettings, RECORD_OVERHEAD_BYTES};
 use headwater_log::{Append, AppendError, Log, Record};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::support::Kafka;
 
@@ -88,7 +88,15 @@ async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
     let lower = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "1000");
     let altered = kafka.admin().alter_configs([&lower], &AdminOptions::new()).await;
     altered.expect("Kafka answers").remove(0).expect("Kafka alters it");
-    let reason = refused(&log, record("key", whole.slice(..OBJECT_BYTES))).await;
+    // Kafka answers before the broker of the partition knows of it.
+    let deadline = Instant::now() + READ_WITHIN;
+    let reason = loop {
+        match log.append(vec![record("key", whole.slice(..OBJECT_BYTES))]).await {
+            Err(AppendError::Rejected { reason }) => break reason,
+            Ok(_) if Instant::now() < deadline => {}
+            other => panic!("{other:?} is no refusal"),
+        }
+    };
     assert!(reason.contains("max.message.bytes"), "{reason}");
 }
 
