@@ -9,8 +9,8 @@ use headwater_store::{Durability, Engine, Range, Read, WriteBatch, schema};
 use crate::child;
 use crate::files::{open_state, prefix_length, write};
 
-/// The deadline for background work.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The deadline for background work: two cores may be busy with other work.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The memory of an edge, and the part of it for RocksDB.
 const EDGE_BYTES_MAX: u64 = 64 << 20;
