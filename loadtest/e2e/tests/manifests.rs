@@ -71,7 +71,9 @@ fn what_a_cluster_would_not_accept_is_named_with_its_line_until_it_is_repaired()
     });
     for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with(expected), "{lines:?}");
-        assert!(running.output().contains(&format!("warning: {expected}")), "{}", running.output());
+        running.wait_for("the trouble at the terminal", |running| {
+            running.output().contains(&format!("warning: {expected}")).then_some(())
+        });
     }
     let gauge = |reason: &str| {
         metric(&running, &format!("headwater_controller_manifest_troubles{{reason=\"{reason}\"}}"))

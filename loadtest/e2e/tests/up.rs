@@ -407,7 +407,9 @@ fn a_folder_that_is_gone_is_named_in_the_status_and_followed_again_when_it_is_ba
     running.wait_for("a status without trouble", |running| {
         (!running.text(&["status"])?.contains("the source")).then_some(())
     });
-    assert!(running.output().contains("is in order and followed again"), "{}", running.output());
+    running.wait_for("the repair at the terminal", |running| {
+        running.output().contains("is in order and followed again").then_some(())
+    });
     assert_eq!(running.items(&["get", "pods"]).len(), 1);
 }
 
