@@ -13,7 +13,8 @@ use headwater_daemon::end_within;
 use headwater_e2e::running::{Running, WAIT, headwater, output};
 use serde_json::Value;
 
-/// Two pods that write and one that waits for a ConfigMap that is not there.
+/// Two pods that write and one that waits for a ConfigMap that is not there. The second one ends only when it is
+/// killed, so that a watch sees it end.
 const MANIFESTS: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -39,7 +40,7 @@ metadata: {name: web-2, labels: {app: web, tier: back}}
 spec:
   nodeName: node-2
   terminationGracePeriodSeconds: 2
-  containers: [{name: main, command: [sh, -c, 'while :; do sleep 1; done']}]
+  containers: [{name: main, command: [sh, -c, 'trap \"\" TERM; while :; do sleep 1; done']}]
 ---
 apiVersion: v1
 kind: Pod

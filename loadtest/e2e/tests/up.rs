@@ -184,10 +184,11 @@ fn pods_outlive_a_crash_and_are_adopted() {
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
 }
 
-/// It needs three seconds to end, and then writes `ended`.
-fn slow_to_end(ended: &Path) -> Value {
+/// It ends once the file `gate` is there, and then writes `ended`.
+fn slow_to_end(gate: &Path, ended: &Path) -> Value {
     let script = format!(
-        "trap 'sleep 3; touch {}; exit 0' TERM; while :; do sleep 0.1; done",
+        "trap 'until test -e {}; do sleep 0.1; done; touch {}; exit 0' TERM; while :; do sleep 0.1; done",
+        gate.display(),
         ended.display()
     );
     json!({
@@ -202,9 +203,10 @@ fn slow_to_end(ended: &Path) -> Value {
 #[test]
 fn a_removed_pod_is_terminating_until_its_node_has_ended_it_and_then_deleted() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (manifest, ended) = (folder.path().join("m/pod.json"), folder.path().join("ended"));
+    let manifest = folder.path().join("m/pod.json");
+    let (gate, ended) = (folder.path().join("gate"), folder.path().join("ended"));
     fs::create_dir(folder.path().join("m")).expect("a folder");
-    let pod = slow_to_end(&ended).to_string();
+    let pod = slow_to_end(&gate, &ended).to_string();
     fs::write(&manifest, &pod).expect("written");
     fs::write(folder.path().join("m/config.yaml"), CONFIG).expect("written");
     let manifests = folder.path().join("m").display().to_string();
@@ -220,15 +222,20 @@ fn a_removed_pod_is_terminating_until_its_node_has_ended_it_and_then_deleted() {
             || fs::remove_file(&manifest).expect("removed"),
             |line| {
                 let status = line.split_whitespace().nth(2).unwrap_or_default().to_owned();
-                let is_last = status == "Deleted";
+                let (is_ending, is_last) = (status == "Terminating", status == "Deleted");
                 seen.borrow_mut().push((status, ended.exists()));
+                if is_ending {
+                    fs::write(&gate, "").expect("opened");
+                }
                 is_last
             },
         );
         let seen = seen.into_inner();
         assert!(seen.contains(&("Terminating".to_owned(), false)), "{seen:?}");
         assert_eq!(seen.last(), Some(&("Deleted".to_owned(), true)), "{seen:?}");
-        fs::remove_file(&ended).expect("removed");
+        for file in [&gate, &ended] {
+            fs::remove_file(file).expect("removed");
+        }
         fs::write(&manifest, &pod).expect("written");
     }
 }
