@@ -13,8 +13,8 @@ use headwater_e2e::small_disk::SmallDisk;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long a node may take to go on by itself once there is room.
-const RECOVERY_MAX: Duration = Duration::from_secs(30);
+/// How long a node may take to go on by itself once there is room. It tries every 15 s.
+const RECOVERY_MAX: Duration = Duration::from_secs(60);
 
 /// The size of the small disk.
 const DISK_MIB: u64 = 48;

@@ -125,11 +125,13 @@ fn a_power_cut_at_any_moment_loses_nothing_that_anybody_was_shown() {
         let anchors = runs.iter().filter(|found| anchored(*found)).count();
         (restless.names_are(&names) && anchors == NODES.len()).then_some(())
     });
+    // A node has it a moment after the cloud.
     for node in NODES {
-        let maps = running.items(&["get", "configmaps", "--node", node]);
-        let words = maps.iter().find(|map| map["metadata"]["name"] == "words");
-        let word = words.and_then(|words| words["data"]["word"].as_str());
-        assert_eq!(word, Some(&*restless.word()), "{again}: {node} has the last word");
+        running.wait_for(&format!("the last word at {node}, {again}"), |running| {
+            let maps = running.items(&["get", "configmaps", "--node", node]);
+            let words = maps.iter().find(|map| map["metadata"]["name"] == "words")?;
+            (words["data"]["word"] == restless.word()).then_some(())
+        });
     }
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
     println!("{} cuts: {lost:?}; {:?}", rounds(), machine.disk.counts());

@@ -94,6 +94,10 @@ fn what_was_changed_with_its_hashes_is_found_and_replaced() {
     running.start_again();
     running
         .wait_for("the node's replica", |running| word(running).filter(|word| word == "Faithful"));
+    // An edge that does not run yet is no verdict either.
+    running.wait_for("the other node's replica", |running| {
+        running.json(&["get", "cm", "--node", "node-2", "-o", "json"])
+    });
 
     let verified = running.ask(&["verify"]);
     let table = String::from_utf8_lossy(&verified.stdout).into_owned();

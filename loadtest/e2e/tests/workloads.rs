@@ -12,6 +12,8 @@ fn template(version: &str, gate: &Path) -> Value {
     let script = format!("echo version {version}; while :; do sleep 1; done");
     let probe = json!({
         "exec": {"command": ["test", "-e", gate]}, "periodSeconds": 1, "failureThreshold": 1,
+        // A program that starts late has not failed.
+        "timeoutSeconds": 30,
     });
     json!({
         "metadata": {"labels": {"app": "web"}},
@@ -205,7 +207,11 @@ fn a_deployment_waits_while_it_is_paused_and_a_rollout_without_progress_is_a_tro
 
 /// The logs of the pods of a Deployment.
 fn logs(running: &Running) {
-    let selected = running.text(&["logs", "-l", "app=web", "--prefix"]).expect("both pods");
+    // A pod may be Ready before its program has written.
+    let selected = running.wait_for("the lines of both pods", |running| {
+        let selected = running.text(&["logs", "-l", "app=web", "--prefix"])?;
+        (selected.lines().count() >= 2).then_some(selected)
+    });
     let lines: Vec<&str> = selected.lines().collect();
     assert_eq!(lines.len(), 2, "{selected}");
     for name in pod_names(running) {

@@ -121,7 +121,8 @@ fn an_edge_answers_with_its_replica_and_names_the_part_that_has_the_rest() {
     let secret = edge.text(&["get", "secret", "hush", "-o", "yaml"]).expect("its replica");
     assert!(!secret.contains("cXVpZXQ="), "masked: {secret}");
     assert!(edge.text(&["describe", "pod", "keeper"]).expect("described").contains("Running"));
-    assert_eq!(edge.text(&["logs", "keeper"]).expect("its logs"), "hello\n");
+    // A pod runs before its process has called exec.
+    edge.wait_for("its logs", || edge.text(&["logs", "keeper"]).filter(|log| log == "hello\n"));
 
     let verified = edge.json(&["verify", NODE, "-o", "json"]);
     let verified = verified.or_else(|| {
