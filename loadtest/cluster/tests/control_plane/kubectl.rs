@@ -6,8 +6,9 @@ use std::process::{Command, Output, Stdio};
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use serde_json::{Value, json};
 
-/// The time limit of a condition, for `kubectl wait`.
-const WITHIN: &str = "--timeout=30s";
+/// The time limit of a condition, for `kubectl wait`. After an outage the parts ask the API server again at
+/// intervals of up to a minute.
+pub(crate) const WITHIN: &str = "--timeout=120s";
 
 /// A control plane with every part.
 pub(crate) fn control_plane() -> ControlPlane {

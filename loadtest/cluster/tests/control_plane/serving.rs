@@ -3,7 +3,7 @@
 use headwater_cluster::{ControlPlane, Part};
 use serde_json::Value;
 
-use crate::kubectl::{Kubectl as _, config_map, control_plane, only_api, pod};
+use crate::kubectl::{Kubectl as _, WITHIN, config_map, control_plane, only_api, pod};
 
 #[test]
 fn a_control_plane_answers_in_the_version_that_it_was_built_from() {
@@ -40,7 +40,7 @@ fn a_deployment_makes_pods_and_its_deletion_removes_them() {
     let pods = cluster.run(&["get", "pods", "-l", "app=web", "-o", "name"]);
     assert_eq!(pods.lines().count(), 2, "{pods}");
     cluster.run(&["delete", "deployment", "web"]);
-    let all = ["wait", "pods", "-l", "app=web", "--for=delete", "--timeout=30s"];
+    let all = ["wait", "pods", "-l", "app=web", "--for=delete", WITHIN];
     cluster.run(&all);
 }
 
