@@ -19,6 +19,7 @@ mod pod_runtime;
 mod processor;
 mod protection;
 mod requests;
+mod runtime;
 mod settings;
 mod stop_pods;
 mod stores;

@@ -42,7 +42,7 @@ use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::cuts;
 use crate::settings::process::PartSettings;
-use crate::{clock, open_files, protection};
+use crate::{clock, open_files, protection, runtime};
 
 /// The default filter of a part's log lines: warnings and errors, and when it starts, is ready and
 /// stops.
@@ -142,7 +142,7 @@ pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
     drop(stdout);
     protection::apply()?;
     open_files::make_room(1)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime::build()?;
     runtime.block_on(run_traced::<P>(configured.settings))
 }
 

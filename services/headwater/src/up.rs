@@ -56,7 +56,7 @@ use crate::settings::pods::PodBounds;
 use crate::settings::streams::Streams;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
-use crate::{clock, open_files, part, protection, settings};
+use crate::{clock, open_files, part, protection, runtime, settings};
 
 /// The reason why `up` does not start.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,7 @@ pub(crate) fn run(args: Up) -> CommandResult {
     let nodes = configured.settings.node_names().unwrap_or_default().len();
     protection::apply()?;
     open_files::make_room(nodes)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime::build()?;
     runtime.block_on(run_traced(args, configured.settings))
 }
 
