@@ -208,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_connection_is_a_response() {
-        // It is bound and does not listen, so nobody else gets its port meanwhile.
+        // It is bound and does not listen, so no other test gets its port meanwhile.
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let address = socket.local_addr().expect("bound").to_string();

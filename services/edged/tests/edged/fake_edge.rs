@@ -127,7 +127,7 @@ impl FakeEdge {
     }
 
     /// Waits until the subscriber watches. What [`ask`](Self::ask) or [`list_again`](Self::list_again) sends before that
-    /// comes to nobody.
+    /// is lost.
     pub(crate) async fn watched(&self) {
         let is_watched = || !self.state.lock().expect("not poisoned").watchers.is_empty();
         let watched = async {
