@@ -212,14 +212,12 @@ impl Kafka {
         part: &str,
         metrics: &KafkaMetrics,
     ) -> Result<KafkaLogs, KafkaTableError> {
-        let open = |direction| {
-            KafkaLog::with_metrics(self.settings(direction, part), metrics).map(Arc::new)
-        };
-        let (reports, positions) = (open(Direction::Upstream)?, open(Direction::Positions)?);
-        Ok(KafkaLogs {
-            downstream: open(Direction::Downstream)?,
-            upstream: Arc::new(UpstreamLog::new(reports, positions)),
-        })
+        let settings = |direction| self.settings(direction, part);
+        let downstream = KafkaLog::with_metrics(settings(Direction::Downstream), metrics)?;
+        let beside = |direction| downstream.beside(settings(direction), metrics).map(Arc::new);
+        let (reports, positions) = (beside(Direction::Upstream)?, beside(Direction::Positions)?);
+        let upstream = Arc::new(UpstreamLog::new(reports, positions));
+        Ok(KafkaLogs { downstream: Arc::new(downstream), upstream })
     }
 }
 

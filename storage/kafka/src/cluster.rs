@@ -32,23 +32,26 @@ type Failure = (RDKafkaErrorCode, String);
 /// Sends requests about the topic.
 pub(crate) struct ClusterClient {
     settings: Arc<KafkaSettings>,
-    context: ClientContext,
     clock: AnswerClock,
+    requests: Arc<RequestClient>,
+}
+
+/// The client that requests are sent with, for any number of topics of a cluster: each client has four threads
+/// and a connection to each broker.
+struct RequestClient {
+    /// Those of the first topic; those of the others differ in what concerns no request.
+    settings: Arc<KafkaSettings>,
+    context: ClientContext,
     /// Appends nothing. A producer is the only client with a thread that receives the errors of
     /// its connections.
     client: Mutex<Arc<BackgroundProducer>>,
 }
 
-impl ClusterClient {
-    pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
+impl RequestClient {
+    fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
         let context = ClientContext::default();
         let client = Mutex::new(Arc::new(new_client(&settings, &context)?));
-        Ok(Self { settings, context, clock: AnswerClock::default(), client })
-    }
-
-    /// What is asked of the brokers.
-    pub(crate) fn clock(&self) -> &AnswerClock {
-        &self.clock
+        Ok(Self { settings, context, client })
     }
 
     fn client(&self) -> Arc<BackgroundProducer> {
@@ -65,6 +68,24 @@ impl ClusterClient {
         {
             *client = Arc::new(another);
         }
+    }
+}
+
+impl ClusterClient {
+    pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
+        let requests = Arc::new(RequestClient::new(settings.clone())?);
+        Ok(Self { settings, clock: AnswerClock::default(), requests })
+    }
+
+    /// Sends requests about the topic of `settings` with the client of this one. The brokers and the security of the
+    /// settings are those of this one.
+    pub(crate) fn beside(&self, settings: Arc<KafkaSettings>) -> Self {
+        Self { settings, clock: AnswerClock::default(), requests: self.requests.clone() }
+    }
+
+    /// What is asked of the brokers.
+    pub(crate) fn clock(&self) -> &AnswerClock {
+        &self.clock
     }
 
     /// The id of the topic; blocks.
@@ -171,7 +192,7 @@ impl ClusterClient {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
         let config =
             self.settings.client_config().map_err(|error| unavailable(error.to_string()))?;
-        let admin = AdminClient::from_config_and_context(&config, self.context.clone())
+        let admin = AdminClient::from_config_and_context(&config, self.requests.context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
         let described = admin.describe_configs([&one], &options).await;
@@ -205,13 +226,13 @@ impl ClusterClient {
         ask: impl Fn(&Client<ClientContext>, Duration) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.settings.request_timeout;
-        let client = self.client();
+        let client = self.requests.client();
         self.clock.asked(Instant::now());
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match ask(client.client(), left.max(RETRY_AFTER)) {
                 Ok(answer) => {
-                    self.context.last_error.clear();
+                    self.requests.context.last_error.clear();
                     self.clock.answered(Instant::now());
                     return Ok(answer);
                 }
@@ -223,7 +244,7 @@ impl ClusterClient {
                         self.clock.answered(Instant::now());
                     } else {
                         self.clock.failed(Instant::now());
-                        self.replace(&client);
+                        self.requests.replace(&client);
                     }
                     return Err(failed);
                 }
@@ -238,7 +259,7 @@ impl ClusterClient {
         } else {
             format!("{reason}: {text}")
         };
-        ReadError::Unavailable { reason: self.context.last_error.explain(reason) }
+        ReadError::Unavailable { reason: self.requests.context.last_error.explain(reason) }
     }
 }
 
@@ -305,9 +326,12 @@ mod tests {
         let mut settings = KafkaSettings::new("127.0.0.1:1", "t");
         settings.request_timeout = Duration::from_millis(200);
         let cluster = ClusterClient::new(Arc::new(settings)).expect("settings");
-        let first = cluster.client();
+        let other = cluster.beside(Arc::new(KafkaSettings::new("127.0.0.1:1", "u")));
+        let first = cluster.requests.client();
         cluster.topic_id().expect_err("no answer");
-        assert!(!Arc::ptr_eq(&first, &cluster.client()));
+        assert!(!Arc::ptr_eq(&first, &cluster.requests.client()));
+        // A request about another topic needs a client that works, too.
+        assert!(!Arc::ptr_eq(&first, &other.requests.client()));
         let silence = cluster.clock().waits(Instant::now()).expect("no broker has answered");
         assert!(silence >= Duration::from_millis(100), "{silence:?}");
     }

@@ -1,9 +1,9 @@
 //! The log on one topic.
 //!
-//! It owns one client for requests, at most one that appends, and the list of open readers. Appends
-//! take turns to give their records to the client, so the topic has them in the order of the calls.
-//! A client is discarded at an unknown outcome; the caller then reads back before it appends again. If
-//! only a partition is away, the client stays: appends to the others go on.
+//! It has a client for requests, which the logs of one cluster may share, at most one that appends, and
+//! the list of open readers. Appends take turns to give their records to the client, so the topic has them
+//! in the order of the calls. A client is discarded at an unknown outcome; the caller then reads back before
+//! it appends again. If only a partition is away, the client stays: appends to the others go on.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -42,7 +42,7 @@ impl KafkaLog {
     /// # Errors
     /// See [`SettingsError`].
     pub fn new(settings: KafkaSettings) -> Result<Self, SettingsError> {
-        Self::with(settings, None)
+        Self::with(settings, None, None)
     }
 
     /// As [`KafkaLog::new`], with `metrics` as its counters.
@@ -54,15 +54,37 @@ impl KafkaLog {
         metrics: &KafkaMetrics,
     ) -> Result<Self, SettingsError> {
         let counts = Arc::new(metrics.of(&settings.topic));
-        Self::with(settings, Some(counts))
+        Self::with(settings, Some(counts), None)
     }
 
-    fn with(settings: KafkaSettings, counts: Option<Arc<Counts>>) -> Result<Self, SettingsError> {
+    /// As [`KafkaLog::with_metrics`], for another topic of the same cluster: both logs share the client for requests.
+    /// The brokers and the security of the settings are those of this log.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn beside(
+        &self,
+        settings: KafkaSettings,
+        metrics: &KafkaMetrics,
+    ) -> Result<Self, SettingsError> {
+        let counts = Arc::new(metrics.of(&settings.topic));
+        Self::with(settings, Some(counts), Some(&self.cluster))
+    }
+
+    fn with(
+        settings: KafkaSettings,
+        counts: Option<Arc<Counts>>,
+        beside: Option<&ClusterClient>,
+    ) -> Result<Self, SettingsError> {
         // The other clients' settings are checked now, not at their first use.
         settings.producer_config()?;
         settings.consumer_config()?;
         let settings = Arc::new(settings);
-        let cluster = Arc::new(ClusterClient::new(settings.clone())?);
+        let cluster = match beside {
+            Some(other) => other.beside(settings.clone()),
+            None => ClusterClient::new(settings.clone())?,
+        };
+        let cluster = Arc::new(cluster);
         Ok(Self {
             settings,
             cluster,
