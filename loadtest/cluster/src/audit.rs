@@ -84,6 +84,8 @@ struct AuditEvent {
 
 #[derive(Clone, Debug, Deserialize)]
 struct User {
+    /// Empty: the server answered before it knew the user, as after a freeze in which the client gave up.
+    #[serde(default)]
     username: String,
 }
 
@@ -278,6 +280,14 @@ mod tests {
             "impersonate-on:arbitrary-node:list pods",
         ];
         assert_eq!(unused, expected);
+    }
+
+    #[test]
+    fn a_request_whose_user_the_server_does_not_know_is_an_event_of_no_user() {
+        let mut unknown = event("watch", "pods", None, 401, "Unauthorized");
+        unknown["user"] = json!({});
+        let log = log(&[unknown, event("get", "pods", None, 200, "")]);
+        assert_eq!((log.count("controller"), log.refused("controller").len()), (1, 0));
     }
 
     #[test]

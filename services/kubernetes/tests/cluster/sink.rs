@@ -35,7 +35,7 @@ use crate::deployment::{check_audit, deployed};
 use crate::world::{Kubectl, POLL, Running, World, pod};
 
 /// How long a condition may take to hold.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// The control plane of these tests. It ends with their process.
 static CLUSTER: LazyLock<SharedCluster> =

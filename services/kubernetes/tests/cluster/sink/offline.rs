@@ -10,10 +10,10 @@ use super::edge::{Edge, running_status};
 use super::{Api, SharedCluster, condition};
 use crate::world::{Kubectl as _, World, pod};
 
-/// A control plane that takes a node for lost after 30 s, which are three renewals of its Lease, and evicts its pods
+/// A control plane that takes a node for lost after 20 s, in which its Lease is renewed twice, and evicts its pods
 /// 2 s later.
 pub(super) static IMPATIENT: LazyLock<SharedCluster> = LazyLock::new(|| {
-    let controllers = ["--node-monitor-grace-period=30s", "--node-monitor-period=1s"];
+    let controllers = ["--node-monitor-grace-period=20s", "--node-monitor-period=1s"];
     let server =
         ["--default-not-ready-toleration-seconds=2", "--default-unreachable-toleration-seconds=2"];
     let flags = |flags: [&str; 2]| flags.map(ToOwned::to_owned).to_vec();
