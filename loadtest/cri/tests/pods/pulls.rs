@@ -130,10 +130,10 @@ async fn a_registry_that_hangs_drips_or_breaks_off_delays_no_other_pod() {
     let head = format!("Back-off pulling image {image:?}: ErrImagePull: ");
     assert!(message.starts_with(&head), "{message}");
     // Each failure has this reason for a tenth of a second. A status may be superseded before it is sent.
-    let told = || statuses(&bench.edge.operations(), "breaks");
-    let is_told =
-        || async { told().iter().any(|status| waiting(status).0 == "ErrImagePull").then_some(()) };
-    assert!(until(is_told).await.is_some(), "{:#?}", told());
+    let sent = || statuses(&bench.edge.operations(), "breaks");
+    let names_failure = |status: &Value| waiting(status).0 == "ErrImagePull";
+    let is_sent = || async { sent().iter().any(names_failure).then_some(()) };
+    assert!(until(is_sent).await.is_some(), "{:#?}", sent());
     let hanging = crate::fake_edge::latest_status(&bench.edge.operations(), "hangs-a");
     assert_eq!(waiting(&hanging.expect("a status")).0, "ContainerCreating");
     pods.push(web);

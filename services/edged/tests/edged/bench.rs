@@ -1,5 +1,6 @@
 //! The directory, edge and pod worker of one test, and its pods.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -148,6 +149,10 @@ pub(crate) fn log_files(logs: &ContainerLogs, pod: &str, previous: bool) -> Vec<
 /// What the container wrote, without times.
 pub(crate) fn log(logs: &ContainerLogs, pod: &str, previous: bool) -> String {
     let files = log_files(logs, pod, previous);
-    // A file may be rotated away after it was listed, or its run be removed.
-    files.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
+    let text = |path: &PathBuf| match std::fs::read_to_string(path) {
+        // It was rotated away after it was listed, or its run was removed.
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        text => text.expect("a log"),
+    };
+    files.iter().map(text).collect()
 }

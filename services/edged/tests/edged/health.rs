@@ -8,7 +8,9 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::ServingStatus;
 
-use crate::bench::{Bench, condition, content, is_ready, is_running, probe, script_pod};
+use crate::bench::{
+    Bench, condition, content, is_ready, is_running, probe, script_pod, startup_probe,
+};
 use crate::fake_edge::statuses;
 
 /// What the status names of probes that fail.
@@ -28,14 +30,15 @@ async fn a_container_that_fails_its_liveness_probe_is_restarted() {
     let mut pod = script_pod("web", "u1", &script);
     pod["spec"]["containers"][0]["livenessProbe"] =
         probe(json!({"exec": {"command": ["test", "!", "-e", sick]}, "failureThreshold": 1}));
+    // The second run is not probed before it has removed the file.
+    pod["spec"]["containers"][0]["startupProbe"] =
+        startup_probe(&format!("test ! -e {}", sick.display()));
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;
     content(&well).await;
     std::fs::write(&sick, "").expect("written");
-    // The probe may fail once more before the second run has removed the file.
-    let restarts = |s: &Value| s["containerStatuses"][0]["restartCount"].as_u64();
-    let restarted = |s: &Value| is_running(s) && restarts(s) >= Some(1);
+    let restarted = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
     let status = bench.edge.until_status("web", "a restart", restarted).await;
     let last = &status["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!(last["signal"], 15, "it was asked to end");
