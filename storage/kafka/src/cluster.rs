@@ -1,86 +1,48 @@
 //! Requests to the cluster about the topic, each answered in bounded time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headwater_event::{Partition, TopicId};
+use headwater_event::{Offset, Partition, TopicId};
 use headwater_log::{Bounds, Description, ReadError};
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::Client;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::Producer;
+use tokio::time::Interval;
 
 use crate::RECORD_OVERHEAD_BYTES;
 use crate::answer_clock::AnswerClock;
-use crate::client::{BackgroundProducer, ClientContext, describe};
-use crate::native::{self, offset};
+use crate::client::{ClientContext, RequestClient, describe, is_answer};
+use crate::native::{self, Failure, offset};
 use crate::settings::{KafkaSettings, SettingsError};
+use crate::topic_checks::TopicChecks;
 use crate::topic_config::{
     ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, PartitionAssignment,
 };
-
-/// The wait before a request is repeated that a broker could not answer: partitions of a new topic
-/// have no leader for some tens of milliseconds.
-const RETRY_AFTER: Duration = Duration::from_millis(50);
-
-/// Kafka's or librdkafka's code of an error, and its text if there is one.
-type Failure = (RDKafkaErrorCode, String);
 
 /// Sends requests about the topic.
 pub(crate) struct ClusterClient {
     settings: Arc<KafkaSettings>,
     clock: AnswerClock,
     requests: Arc<RequestClient>,
-}
-
-/// The client that requests are sent with, for any number of topics of a cluster: each client has four threads
-/// and a connection to each broker.
-struct RequestClient {
-    /// Those of the first topic; those of the others differ in what concerns no request.
-    settings: Arc<KafkaSettings>,
-    context: ClientContext,
-    /// Appends nothing. A producer is the only client with a thread that receives the errors of
-    /// its connections.
-    client: Mutex<Arc<BackgroundProducer>>,
-}
-
-impl RequestClient {
-    fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
-        let context = ClientContext::default();
-        let client = Mutex::new(Arc::new(new_client(&settings, &context)?));
-        Ok(Self { settings, context, client })
-    }
-
-    fn client(&self) -> Arc<BackgroundProducer> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Replaces a client that got no answer. librdkafka keeps the last metadata that it received: a
-    /// restarted broker names no brokers and no partitions for a moment, and a client that asked
-    /// then never finds them again.
-    fn replace(&self, used: &Arc<BackgroundProducer>) {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(&client, used)
-            && let Ok(another) = new_client(&self.settings, &self.context)
-        {
-            *client = Arc::new(another);
-        }
-    }
+    checks: Arc<TopicChecks>,
 }
 
 impl ClusterClient {
     pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
         let requests = Arc::new(RequestClient::new(settings.clone())?);
-        Ok(Self { settings, clock: AnswerClock::default(), requests })
+        let checks = Arc::new(TopicChecks::new(&settings.topic));
+        Ok(Self { settings, clock: AnswerClock::default(), requests, checks })
     }
 
     /// Sends requests about the topic of `settings` with the client of this one. The brokers and the security of the
     /// settings are those of this one.
     pub(crate) fn beside(&self, settings: Arc<KafkaSettings>) -> Self {
-        Self { settings, clock: AnswerClock::default(), requests: self.requests.clone() }
+        self.checks.add(&settings.topic);
+        let (requests, checks) = (self.requests.clone(), self.checks.clone());
+        Self { settings, clock: AnswerClock::default(), requests, checks }
     }
 
     /// What is asked of the brokers.
@@ -105,7 +67,31 @@ impl ClusterClient {
 
     fn find_topic(&self) -> Result<TopicId, Failure> {
         let topic = &self.settings.topic;
-        self.request(|client, wait| native::topic_id(client, topic, wait)).map(TopicId)
+        self.request(|client, wait| native::topic_id(client, topic, wait))
+    }
+
+    /// The times at which to [check](Self::check_topic), the same for every topic that shares the client.
+    pub(crate) fn check_times(&self) -> Interval {
+        self.checks.times(self.settings.topic_check_interval)
+    }
+
+    /// The id of the topic, by a request that was sent at `time` or later. The checks of all topics that share the
+    /// client, at one time, are one request.
+    pub(crate) async fn check_topic(
+        &self,
+        time: tokio::time::Instant,
+    ) -> Result<TopicId, ReadError> {
+        self.clock.asked(Instant::now());
+        let requests = self.requests.clone();
+        let request = |topics: Vec<String>| async move {
+            let ask =
+                move || requests.request(|client, wait| native::topic_ids(client, &topics, wait));
+            let asked = tokio::task::spawn_blocking(ask).await;
+            asked.unwrap_or_else(|error| Err((RDKafkaErrorCode::Fail, error.to_string())))
+        };
+        let id = self.checks.id(&self.settings.topic, time, request).await;
+        self.note(id.as_ref().err());
+        id.map_err(|failed| self.unavailable(failed))
     }
 
     /// How many partitions the topic has; blocks.
@@ -144,10 +130,42 @@ impl ClusterClient {
     /// The readable offsets of `partition`, which exists; blocks.
     pub(crate) fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
         let topic = self.settings.topic.as_str();
-        let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
+        let number = number(&partition);
         let (low, high) =
             self.fetch(|client, wait| client.fetch_watermarks(topic, number, wait).map_err(plain))?;
         Ok(Bounds { low: offset(low), high: offset(high) })
+    }
+
+    /// The readable offsets of `partitions`, at least one, all of which exist; blocks.
+    pub(crate) fn bounds_of(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, Bounds>, ReadError> {
+        let lows = self.offsets_at(rdkafka::Offset::Beginning, partitions)?;
+        let highs = self.offsets_at(rdkafka::Offset::End, partitions)?;
+        let bounds = lows.into_iter().zip(highs.into_values());
+        Ok(bounds.map(|((partition, low), high)| (partition, Bounds { low, high })).collect())
+    }
+
+    /// The ends of `partitions`, at least one, all of which exist; blocks.
+    pub(crate) fn ends(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, Offset>, ReadError> {
+        self.offsets_at(rdkafka::Offset::End, partitions)
+    }
+
+    fn offsets_at(
+        &self,
+        place: rdkafka::Offset,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, Offset>, ReadError> {
+        let topic = self.settings.topic.as_str();
+        let numbers: Vec<i32> = partitions.iter().map(number).collect();
+        let found =
+            self.fetch(|client, wait| native::offsets_at(client, topic, &numbers, place, wait))?;
+        let partition = |number| Partition(u32::try_from(number).unwrap_or_default());
+        Ok(found.into_iter().map(|(number, at)| (partition(number), offset(at))).collect())
     }
 
     /// Describes the topic.
@@ -192,7 +210,7 @@ impl ClusterClient {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
         let config =
             self.settings.client_config().map_err(|error| unavailable(error.to_string()))?;
-        let admin = AdminClient::from_config_and_context(&config, self.requests.context.clone())
+        let admin = AdminClient::from_config_and_context(&config, self.requests.context().clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
         let described = admin.describe_configs([&one], &options).await;
@@ -220,35 +238,23 @@ impl ClusterClient {
         self.request(ask).map_err(|failed| self.unavailable(failed))
     }
 
-    /// Repeats `ask` until it succeeds, fails for good, or the request timeout is over.
+    /// As [`RequestClient::request`], and the clock measures it.
     fn request<T>(
         &self,
         ask: impl Fn(&Client<ClientContext>, Duration) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let deadline = Instant::now() + self.settings.request_timeout;
-        let client = self.requests.client();
         self.clock.asked(Instant::now());
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match ask(client.client(), left.max(RETRY_AFTER)) {
-                Ok(answer) => {
-                    self.requests.context.last_error.clear();
-                    self.clock.answered(Instant::now());
-                    return Ok(answer);
-                }
-                Err((code, _)) if is_transient(code) && left > RETRY_AFTER => {
-                    thread::sleep(RETRY_AFTER);
-                }
-                Err(failed) => {
-                    if is_answer(failed.0) {
-                        self.clock.answered(Instant::now());
-                    } else {
-                        self.clock.failed(Instant::now());
-                        self.requests.replace(&client);
-                    }
-                    return Err(failed);
-                }
-            }
+        let result = self.requests.request(ask);
+        self.note(result.as_ref().err());
+        result
+    }
+
+    /// A request is over.
+    fn note(&self, failure: Option<&Failure>) {
+        let now = Instant::now();
+        match failure {
+            Some((code, _)) if !is_answer(*code) => self.clock.failed(now),
+            _ => self.clock.answered(now),
         }
     }
 
@@ -259,7 +265,7 @@ impl ClusterClient {
         } else {
             format!("{reason}: {text}")
         };
-        ReadError::Unavailable { reason: self.requests.context.last_error.explain(reason) }
+        ReadError::Unavailable { reason: self.requests.context().last_error.explain(reason) }
     }
 }
 
@@ -271,6 +277,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
     asked.unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() }))
 }
 
+fn number(partition: &Partition) -> i32 {
+    i32::try_from(partition.0).unwrap_or(i32::MAX)
+}
+
 fn plain(error: KafkaError) -> Failure {
     match error.rdkafka_error_code() {
         Some(code) => (code, String::new()),
@@ -280,40 +290,6 @@ fn plain(error: KafkaError) -> Failure {
 
 fn coded(code: RDKafkaErrorCode) -> Failure {
     (code, String::new())
-}
-
-fn new_client(
-    settings: &KafkaSettings,
-    context: &ClientContext,
-) -> Result<BackgroundProducer, SettingsError> {
-    BackgroundProducer::new(&settings.client_config()?, context.clone())
-}
-
-/// Whether the error is the answer of a broker.
-fn is_answer(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(
-        code,
-        Code::UnknownTopicOrPartition
-            | Code::TopicAuthorizationFailed
-            | Code::ClusterAuthorizationFailed
-    )
-}
-
-/// Whether the same request may succeed in a moment.
-fn is_transient(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(
-        code,
-        Code::LeaderNotAvailable
-            | Code::NotLeaderForPartition
-            | Code::ReplicaNotAvailable
-            | Code::BrokerTransportFailure
-            | Code::NetworkException
-            | Code::CoordinatorLoadInProgress
-            | Code::UnknownLeaderEpoch
-            | Code::FencedLeaderEpoch
-    )
 }
 
 #[cfg(test)]

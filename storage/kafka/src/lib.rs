@@ -16,6 +16,7 @@
 //! | `appender` | sends records, and awaits their outcomes |
 //! | `reader` | reads records, watches the topic, commits positions for display |
 //! | `cluster` | requests about the topic |
+//! | `topic_checks` | the ids of several topics, in one request |
 //! | `answer_clock` | for how long the brokers have not answered |
 //! | `client` | librdkafka's clients and their errors |
 //! | `native` | the calls of librdkafka that rdkafka does not offer; all unsafe code |
@@ -32,6 +33,7 @@ mod metrics;
 mod native;
 mod reader;
 mod settings;
+mod topic_checks;
 mod topic_config;
 pub mod topics;
 

@@ -247,31 +247,43 @@ impl KafkaLog {
         let cluster = self.cluster.clone();
         let (is, partitions) =
             blocking(move || Ok((cluster.topic_id()?, cluster.partitions()?))).await?;
-        let mut bounded = Vec::new();
-        for cursor in cursors {
-            let Cursor { topic: was, partition, next: wanted, .. } = cursor;
-            if was != is {
-                return Err(ReadError::Recreated { was, is });
+        for Cursor { topic: was, partition, .. } in &cursors {
+            if *was != is {
+                return Err(ReadError::Recreated { was: *was, is });
             }
             if partition.0 >= partitions {
-                return Err(ReadError::NoPartition { partition });
+                return Err(ReadError::NoPartition { partition: *partition });
             }
-            let cluster = self.cluster.clone();
-            let bounds = blocking(move || cluster.bounds(partition)).await?;
-            if wanted < bounds.low {
-                return Err(ReadError::Expired { partition, wanted, low: bounds.low });
-            }
-            if wanted > bounds.high {
-                return Err(ReadError::Truncated { partition, diverged: bounds.high });
-            }
-            bounded.push((cursor, bounds));
         }
+        let bounded = self.bounded(cursors).await?;
         let dependencies = ReaderDependencies {
             settings: self.settings.clone(),
             cluster: self.cluster.clone(),
             counts: self.counts.clone(),
         };
         KafkaReader::open(dependencies, &self.readers, is, &bounded)
+    }
+
+    /// The cursors, each with the bounds of its partition, which it is within.
+    async fn bounded(&self, cursors: Vec<Cursor>) -> Result<Vec<(Cursor, Bounds)>, ReadError> {
+        if cursors.is_empty() {
+            return Ok(Vec::new());
+        }
+        let cluster = self.cluster.clone();
+        let partitions: Vec<Partition> = cursors.iter().map(|cursor| cursor.partition).collect();
+        let bounds = blocking(move || cluster.bounds_of(&partitions)).await?;
+        let bounded = cursors.into_iter().map(|cursor| {
+            let Cursor { partition, next: wanted, .. } = cursor;
+            let bounds = *bounds.get(&partition).ok_or(ReadError::NoPartition { partition })?;
+            if wanted < bounds.low {
+                return Err(ReadError::Expired { partition, wanted, low: bounds.low });
+            }
+            if wanted > bounds.high {
+                return Err(ReadError::Truncated { partition, diverged: bounds.high });
+            }
+            Ok((cursor, bounds))
+        });
+        bounded.collect()
     }
 }
 

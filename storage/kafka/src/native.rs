@@ -1,6 +1,7 @@
 //! The calls of librdkafka that rdkafka does not offer. All unsafe code is here.
 //!
-//! - The id of a topic, which changes when the topic is deleted and created again.
+//! - The ids of topics, each of which changes when its topic is deleted and created again, and the ends of
+//!   many partitions in one request (`requests`).
 //! - Leader epochs of records and positions (KIP-320), which reveal a replaced tail.
 //! - A consumer's raw events: with the offset at which a partition ended, and with headers whose
 //!   names need not be text.
@@ -8,10 +9,11 @@
 //! - The brokers that a client knows, and the addition of others.
 #![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
 
+mod requests;
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::thread::Thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::Offset;
@@ -20,10 +22,8 @@ use rdkafka::bindings as c;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
-use uuid::Uuid;
 
-/// Room for librdkafka's text about a setting that it refuses.
-const ERROR_TEXT_BYTES: usize = 512;
+pub(crate) use requests::{Failure, TopicIds, offsets_at, topic_id, topic_ids};
 
 /// An event of a consumer's queue.
 #[derive(Debug)]
@@ -296,76 +296,6 @@ pub(crate) fn add_brokers<C: ClientContext>(client: &Client<C>, brokers: &str) {
     unsafe { c::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
 }
 
-/// The id of `topic`; blocks at most for `wait`.
-///
-/// # Errors
-/// The error of Kafka or librdkafka; `UnknownTopicOrPartition`: there is no such topic.
-pub(crate) fn topic_id<C: ClientContext>(
-    client: &Client<C>,
-    topic: &str,
-    wait: Duration,
-) -> Result<Uuid, (RDKafkaErrorCode, String)> {
-    let failed = || (RDKafkaErrorCode::Fail, "librdkafka returned no answer".to_owned());
-    let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1);
-    let name = CString::new(topic).map_err(|_| failed())?;
-    let client = client.native_ptr();
-    // SAFETY: every handle is checked for null, freed once by its guard in the reverse order of
-    // their making, and used only while its guard lives; texts and numbers are copied.
-    unsafe {
-        let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(failed)?;
-        let queue = OwnedHandle(queue, c::rd_kafka_queue_destroy);
-        let mut names = [name.as_ptr()];
-        let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), 1);
-        let topics = NonNull::new(topics).ok_or_else(failed)?;
-        let topics = OwnedHandle(topics, c::rd_kafka_TopicCollection_destroy);
-        let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
-        let options = c::rd_kafka_AdminOptions_new(client, operation);
-        let options = NonNull::new(options).ok_or_else(failed)?;
-        let options = OwnedHandle(options, c::rd_kafka_AdminOptions_destroy);
-        let mut text: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
-        // If it refuses the timeout, its longer default holds, and the poll below ends first.
-        c::rd_kafka_AdminOptions_set_request_timeout(
-            options.0.as_ptr(),
-            wait_ms,
-            text.as_mut_ptr(),
-            text.len(),
-        );
-        let (topics, options) = (topics.0.as_ptr(), options.0.as_ptr());
-        c::rd_kafka_DescribeTopics(client, topics, options, queue.0.as_ptr());
-        let event = c::rd_kafka_queue_poll(queue.0.as_ptr(), wait_ms);
-        let Some(event) = NonNull::new(event) else {
-            return Err((RDKafkaErrorCode::OperationTimedOut, String::new()));
-        };
-        let event = OwnedHandle(event, c::rd_kafka_event_destroy);
-        let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event.0.as_ptr()));
-        if code != RDKafkaErrorCode::NoError {
-            return Err((code, text_of(c::rd_kafka_event_error_string(event.0.as_ptr()))));
-        }
-        let result = c::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
-        let mut count = 0;
-        let described = c::rd_kafka_DescribeTopics_result_topics(result, &mut count);
-        if described.is_null() || count != 1 {
-            return Err(failed());
-        }
-        let described = *described;
-        let error = c::rd_kafka_TopicDescription_error(described);
-        if !error.is_null() {
-            let code = RDKafkaErrorCode::from(c::rd_kafka_error_code(error));
-            if code != RDKafkaErrorCode::NoError {
-                return Err((code, text_of(c::rd_kafka_error_string(error))));
-            }
-        }
-        let id = c::rd_kafka_TopicDescription_topic_id(described);
-        if id.is_null() {
-            return Err(failed());
-        }
-        Ok(Uuid::from_u64_pair(
-            c::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned(),
-            c::rd_kafka_Uuid_least_significant_bits(id).cast_unsigned(),
-        ))
-    }
-}
-
 /// An offset of librdkafka's that is known to be one.
 pub(crate) fn offset(offset: i64) -> Offset {
     Offset(u64::try_from(offset).unwrap_or_default())
@@ -419,7 +349,7 @@ unsafe fn header(headers: *const c::rd_kafka_headers_t, name: &CStr) -> Option<B
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use rdkafka::config::ClientConfig;
     use rdkafka::mocking::MockCluster;

@@ -257,9 +257,9 @@ impl RecordStream {
         let (topic, wait) = (&self.settings.topic, self.settings.request_timeout);
         // A topic that was created again is shorter than the former one; report that, which is the cause.
         if let Ok(is) = native::topic_id(self.events.consumer().client(), topic, wait)
-            && TopicId(is) != self.topic
+            && is != self.topic
         {
-            return ReadError::Recreated { was: self.topic, is: TopicId(is) };
+            return ReadError::Recreated { was: self.topic, is };
         }
         if let Some(diverged) = diverged(text) {
             return ReadError::Truncated { partition, diverged: diverged.min(wanted) };

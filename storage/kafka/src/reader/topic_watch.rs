@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::TopicId;
+use headwater_event::{Partition, TopicId};
 use headwater_log::ReadError;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::Instant;
 
 use super::ReaderDependencies;
 use super::position::ReaderPosition;
 use crate::cluster::blocking;
 use crate::metrics::Counts;
 
-/// How often the ends of the partitions are requested, one after the other, for the metric of the lag:
-/// as often as a metric is mostly scraped.
+/// How often the ends of the partitions are requested for the metric of the lag: as often as a metric is mostly
+/// scraped.
 const LAG_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Checks whether the topic is still the one that the reader reads: librdkafka goes on in silence
@@ -32,12 +32,11 @@ impl TopicWatch {
     pub(super) async fn run(self, faults: mpsc::Sender<ReadError>) {
         let Self { dependencies, topic: was, position } = self;
         let ReaderDependencies { settings, cluster, counts } = &dependencies;
-        let mut ticks = interval(settings.topic_check_interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut times = cluster.check_times();
         let mut answered = Instant::now();
         let mut counted = answered;
         loop {
-            ticks.tick().await;
+            let time = times.tick().await;
             if let Some(counts) = counts
                 && counted.elapsed() >= LAG_INTERVAL
                 && position.is_shown()
@@ -45,8 +44,7 @@ impl TopicWatch {
                 counted = Instant::now();
                 count_lag(&dependencies, counts, &position).await;
             }
-            let cluster = cluster.clone();
-            let error = match blocking(move || cluster.topic_id()).await {
+            let error = match cluster.check_topic(time).await {
                 Ok(is) if is == was => {
                     answered = Instant::now();
                     continue;
@@ -67,18 +65,15 @@ async fn count_lag(
     counts: &Arc<Counts>,
     position: &Arc<ReaderPosition>,
 ) {
-    for partition in position.all().into_keys() {
-        let cluster = dependencies.cluster.clone();
-        match blocking(move || cluster.bounds(partition)).await {
-            Ok(bounds) => {
-                // The reader may have handled more meanwhile.
-                if let Some(next) = position.next(partition) {
-                    counts.handled(partition, next);
-                }
-                counts.ends(partition, bounds.high);
-            }
-            // If this lasts, the watch reports it.
-            Err(_) => return,
+    let partitions: Vec<Partition> = position.all().into_keys().collect();
+    let cluster = dependencies.cluster.clone();
+    // If there is no answer for long, the watch reports it.
+    let Ok(ends) = blocking(move || cluster.ends(&partitions)).await else { return };
+    for (partition, end) in ends {
+        // The reader may have handled more meanwhile.
+        if let Some(next) = position.next(partition) {
+            counts.handled(partition, next);
         }
+        counts.ends(partition, end);
     }
 }

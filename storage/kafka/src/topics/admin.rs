@@ -186,8 +186,8 @@ pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
 pub async fn offsets(settings: &KafkaSettings) -> Result<BTreeMap<Partition, Bounds>, TopicError> {
     let cluster = ClusterClient::new(Arc::new(settings.clone()))?;
     let bounds = blocking(move || {
-        let partitions = cluster.partitions()?;
-        (0..partitions).map(Partition).map(|one| Ok((one, cluster.bounds(one)?))).collect()
+        let partitions: Vec<Partition> = (0..cluster.partitions()?).map(Partition).collect();
+        cluster.bounds_of(&partitions)
     });
     let unavailable = |source| TopicError::Unavailable { topic: settings.topic.clone(), source };
     bounds.await.map_err(unavailable)

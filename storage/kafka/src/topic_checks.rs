@@ -1,0 +1,153 @@
+//! The checks of several topics, in one request.
+//!
+//! A part reads three topics and checks the id of each as often. A request costs its process some ten switches
+//! of threads, whatever it asks for, and an idle part does little else.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use headwater_event::TopicId;
+use rdkafka::error::RDKafkaErrorCode;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::native::{Failure, TopicIds};
+
+/// The topics that are checked with one client, and the last answer.
+pub(crate) struct TopicChecks {
+    /// The moment from which every check has its times, so that they fall together. Set by the first.
+    start: Mutex<Option<Instant>>,
+    topics: Mutex<BTreeSet<String>>,
+    /// Locked while a request is on its way: the other checks of that time wait for its answer.
+    last: tokio::sync::Mutex<Option<Answer>>,
+}
+
+/// The answer to one request.
+struct Answer {
+    sent: Instant,
+    ids: Result<TopicIds, Failure>,
+}
+
+impl TopicChecks {
+    /// The checks of `topic` alone.
+    pub(crate) fn new(topic: &str) -> Self {
+        let topics = Mutex::new([topic.to_owned()].into());
+        Self { start: Mutex::default(), topics, last: tokio::sync::Mutex::default() }
+    }
+
+    /// Adds a topic.
+    pub(crate) fn add(&self, topic: &str) {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned());
+    }
+
+    /// The times of a check: multiples of `interval` since the first check of any topic. One that is missed is left
+    /// out.
+    pub(crate) fn times(&self, interval: Duration) -> Interval {
+        let now = Instant::now();
+        let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = next_time(*start.get_or_insert(now), now, interval);
+        let mut times = interval_at(first, interval);
+        times.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        times
+    }
+
+    /// The id of `topic`, which was added, by a `request` that was sent at `time` or later. `request` gets the names of
+    /// all topics.
+    pub(crate) async fn id<F>(
+        &self,
+        topic: &str,
+        time: Instant,
+        request: impl FnOnce(Vec<String>) -> F,
+    ) -> Result<TopicId, Failure>
+    where
+        F: Future<Output = Result<TopicIds, Failure>>,
+    {
+        let mut last = self.last.lock().await;
+        let answer = match last.take().filter(|answer| answer.sent >= time) {
+            Some(answer) => answer,
+            None => {
+                let sent = Instant::now();
+                Answer { sent, ids: request(self.topics()).await }
+            }
+        };
+        let ids = last.insert(answer).ids.as_ref().map_err(Failure::clone)?;
+        let missing = || Err((RDKafkaErrorCode::UnknownTopicOrPartition, String::new()));
+        ids.get(topic).cloned().unwrap_or_else(missing)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        topics.iter().cloned().collect()
+    }
+}
+
+/// The first multiple of `interval` since `start` that is not before `now`.
+fn next_time(start: Instant, now: Instant, interval: Duration) -> Instant {
+    let passed = now.saturating_duration_since(start).as_nanos();
+    let intervals = passed.div_ceil(interval.as_nanos().max(1));
+    start + interval.saturating_mul(u32::try_from(intervals).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::{advance, sleep};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_times_of_all_checks_fall_together() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let interval = Duration::from_secs(1);
+        assert_eq!(next_time(start, at(0), interval), at(0));
+        assert_eq!(next_time(start, at(1), interval), at(1_000));
+        assert_eq!(next_time(start, at(999), interval), at(1_000));
+        assert_eq!(next_time(start, at(2_000), interval), at(2_000));
+        assert_eq!(next_time(start, at(2_001), interval), at(3_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_checks_of_one_time_are_one_request() {
+        let checks = TopicChecks::new("a");
+        checks.add("b");
+        let id = TopicId(Uuid::from_u128(1));
+        let requests = AtomicUsize::new(0);
+        let check = |topic: &'static str, time: Instant| {
+            checks.id(topic, time, |topics| {
+                requests.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(topics, ["a", "b"]);
+                let unknown = Err((RDKafkaErrorCode::UnknownTopicOrPartition, String::new()));
+                let ids = [("a".to_owned(), Ok(id)), ("b".to_owned(), unknown)];
+                async move {
+                    sleep(Duration::from_millis(5)).await;
+                    Ok(ids.into())
+                }
+            })
+        };
+        let first = Instant::now();
+        let (a, b) = tokio::join!(check("a", first), check("b", first));
+        assert!(a == Ok(id) && b.is_err());
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+        // The last request was sent before this time.
+        assert_eq!(check("a", Instant::now()).await, Ok(id));
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_failed_is_no_answer_of_another_time() {
+        let checks = TopicChecks::new("a");
+        let time = Instant::now();
+        let failure = (RDKafkaErrorCode::OperationTimedOut, String::new());
+        let failed = |_| ready(Err(failure.clone()));
+        assert_eq!(checks.id("a", time, failed).await, Err(failure.clone()));
+        assert_eq!(checks.id("a", time, |_| pending()).await, Err(failure), "the same time");
+        advance(Duration::from_secs(1)).await;
+        let id = TopicId(Uuid::from_u128(1));
+        let found = |_| ready(Ok([("a".to_owned(), Ok(id))].into()));
+        assert_eq!(checks.id("a", Instant::now(), found).await, Ok(id));
+    }
+}
