@@ -27,6 +27,13 @@ struct PendingRequests {
     heard: Option<Instant>,
 }
 
+/// A request that is not over. A caller that drops it waits for the answer no more.
+#[derive(Debug)]
+pub(crate) struct PendingRequest<'c> {
+    clock: &'c AnswerClock,
+    is_over: bool,
+}
+
 /// An append whose outcome is not known; it is, once this is dropped.
 #[derive(Debug)]
 pub(crate) struct PendingAppend<'c> {
@@ -36,7 +43,12 @@ pub(crate) struct PendingAppend<'c> {
 
 impl AnswerClock {
     /// A request begins.
-    pub(crate) fn asked(&self, now: Instant) {
+    pub(crate) fn begin_request(&self, now: Instant) -> PendingRequest<'_> {
+        self.asked(now);
+        PendingRequest { clock: self, is_over: false }
+    }
+
+    fn asked(&self, now: Instant) {
         let mut pending = self.lock();
         if !pending.asks(now) {
             pending.request = None;
@@ -46,7 +58,7 @@ impl AnswerClock {
     }
 
     /// A broker has answered a request.
-    pub(crate) fn answered(&self, now: Instant) {
+    fn answered(&self, now: Instant) {
         let mut pending = self.lock();
         pending.heard = Some(now);
         pending.open_requests = pending.open_requests.saturating_sub(1);
@@ -54,7 +66,7 @@ impl AnswerClock {
     }
 
     /// A request failed without an answer.
-    pub(crate) fn failed(&self, now: Instant) {
+    fn failed(&self, now: Instant) {
         let mut pending = self.lock();
         pending.open_requests = pending.open_requests.saturating_sub(1);
         pending.failed = Some(now);
@@ -98,6 +110,29 @@ impl PendingRequests {
     fn asks(&self, now: Instant) -> bool {
         let is_recent = |failed| now.saturating_duration_since(failed) < REPEATED_WITHIN;
         self.open_requests > 0 || self.failed.is_some_and(is_recent)
+    }
+}
+
+impl PendingRequest<'_> {
+    /// A broker has answered.
+    pub(crate) fn answered(mut self, now: Instant) {
+        self.is_over = true;
+        self.clock.answered(now);
+    }
+
+    /// The request failed without an answer.
+    pub(crate) fn failed(mut self, now: Instant) {
+        self.is_over = true;
+        self.clock.failed(now);
+    }
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut pending = self.clock.lock();
+            pending.open_requests = pending.open_requests.saturating_sub(1);
+        }
     }
 }
 
@@ -151,5 +186,16 @@ mod tests {
         assert_eq!(seconds(15), None);
         clock.asked(at(20));
         assert_eq!(seconds(23), Some(3));
+    }
+
+    #[test]
+    fn a_request_that_its_caller_gave_up_is_no_silence() {
+        let clock = AnswerClock::default();
+        let start = Instant::now();
+        let request = clock.begin_request(start);
+        let later = start + Duration::from_secs(9);
+        assert_eq!(clock.waits(later), Some(Duration::from_secs(9)));
+        drop(request);
+        assert_eq!(clock.waits(later), None);
     }
 }

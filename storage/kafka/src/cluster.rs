@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::time::Interval;
 
 use crate::RECORD_OVERHEAD_BYTES;
-use crate::answer_clock::AnswerClock;
+use crate::answer_clock::{AnswerClock, PendingRequest};
 use crate::client::{ClientContext, RequestClient, describe, is_answer};
 use crate::native::{self, Failure, offset};
 use crate::settings::{KafkaSettings, SettingsError};
@@ -76,12 +76,12 @@ impl ClusterClient {
     }
 
     /// The id of the topic, by a request that was sent at `time` or later. The checks of all topics that share the
-    /// client, at one time, are one request.
+    /// client, at one time, are one request. The next check repeats one that failed for a topic alone.
     pub(crate) async fn check_topic(
         &self,
         time: tokio::time::Instant,
     ) -> Result<TopicId, ReadError> {
-        self.clock.asked(Instant::now());
+        let pending = self.clock.begin_request(Instant::now());
         let requests = self.requests.clone();
         let request = |topics: Vec<String>| async move {
             let ask =
@@ -90,7 +90,7 @@ impl ClusterClient {
             asked.unwrap_or_else(|error| Err((RDKafkaErrorCode::Fail, error.to_string())))
         };
         let id = self.checks.id(&self.settings.topic, time, request).await;
-        self.note(id.as_ref().err());
+        end(pending, id.as_ref().err());
         id.map_err(|failed| self.unavailable(failed))
     }
 
@@ -129,43 +129,75 @@ impl ClusterClient {
 
     /// The readable offsets of `partition`, which exists; blocks.
     pub(crate) fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
-        let topic = self.settings.topic.as_str();
-        let number = number(&partition);
-        let (low, high) =
-            self.fetch(|client, wait| client.fetch_watermarks(topic, number, wait).map_err(plain))?;
-        Ok(Bounds { low: offset(low), high: offset(high) })
+        let bounds = self.bounds_of_all(&[partition])?;
+        bounds.get(&partition).copied().ok_or(ReadError::NoPartition { partition })
     }
 
-    /// The readable offsets of `partitions`, at least one, all of which exist; blocks.
-    pub(crate) fn bounds_of(
+    /// The readable offsets of `partitions`, all of which exist; blocks.
+    ///
+    /// # Errors
+    /// One of them has no leader, or none that answers in time.
+    pub(crate) fn bounds_of_all(
         &self,
         partitions: &[Partition],
     ) -> Result<BTreeMap<Partition, Bounds>, ReadError> {
-        let lows = self.offsets_at(rdkafka::Offset::Beginning, partitions)?;
-        let highs = self.offsets_at(rdkafka::Offset::End, partitions)?;
-        let bounds = lows.into_iter().zip(highs.into_values());
-        Ok(bounds.map(|((partition, low), high)| (partition, Bounds { low, high })).collect())
+        let lows = self.offsets_of_all(rdkafka::Offset::Beginning, partitions)?;
+        let highs = self.offsets_of_all(rdkafka::Offset::End, partitions)?;
+        let bounds = lows.into_iter().map(|(partition, low)| {
+            let high = highs.get(&partition).ok_or(ReadError::NoPartition { partition })?;
+            Ok((partition, Bounds { low, high: *high }))
+        });
+        bounds.collect()
     }
 
-    /// The ends of `partitions`, at least one, all of which exist; blocks.
-    pub(crate) fn ends(
-        &self,
-        partitions: &[Partition],
-    ) -> Result<BTreeMap<Partition, Offset>, ReadError> {
-        self.offsets_at(rdkafka::Offset::End, partitions)
-    }
-
-    fn offsets_at(
+    fn offsets_of_all(
         &self,
         place: rdkafka::Offset,
         partitions: &[Partition],
     ) -> Result<BTreeMap<Partition, Offset>, ReadError> {
+        self.fetch(|client, wait| {
+            let found = self.offsets_at(client, wait, place, partitions)?;
+            let whole = found.into_iter().map(|(partition, found)| match found {
+                Ok(at) => Ok((partition, at)),
+                // The client knows of no leader: to repeat the request at once changes nothing.
+                Err((RDKafkaErrorCode::LeaderNotAvailable, _)) => {
+                    let text = format!("partition {partition} has no leader");
+                    Err((RDKafkaErrorCode::UnknownPartition, text))
+                }
+                Err(failed) => Err(failed),
+            });
+            whole.collect()
+        })
+    }
+
+    /// The ends of those of `partitions` that have a leader; blocks.
+    pub(crate) fn ends(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, Offset>, ReadError> {
+        let found = self.fetch(|client, wait| {
+            self.offsets_at(client, wait, rdkafka::Offset::End, partitions)
+        })?;
+        Ok(found.into_iter().filter_map(|(partition, end)| Some((partition, end.ok()?))).collect())
+    }
+
+    fn offsets_at(
+        &self,
+        client: &Client<ClientContext>,
+        wait: Duration,
+        place: rdkafka::Offset,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, Result<Offset, Failure>>, Failure> {
+        // librdkafka refuses an empty list.
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let topic = self.settings.topic.as_str();
+        let number = |partition: &Partition| i32::try_from(partition.0).unwrap_or(i32::MAX);
         let numbers: Vec<i32> = partitions.iter().map(number).collect();
-        let found =
-            self.fetch(|client, wait| native::offsets_at(client, topic, &numbers, place, wait))?;
+        let found = native::offsets_at(client, topic, &numbers, place, wait)?;
         let partition = |number| Partition(u32::try_from(number).unwrap_or_default());
-        Ok(found.into_iter().map(|(number, at)| (partition(number), offset(at))).collect())
+        Ok(found.into_iter().map(|(number, at)| (partition(number), at.map(offset))).collect())
     }
 
     /// Describes the topic.
@@ -243,19 +275,10 @@ impl ClusterClient {
         &self,
         ask: impl Fn(&Client<ClientContext>, Duration) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.clock.asked(Instant::now());
+        let pending = self.clock.begin_request(Instant::now());
         let result = self.requests.request(ask);
-        self.note(result.as_ref().err());
+        end(pending, result.as_ref().err());
         result
-    }
-
-    /// A request is over.
-    fn note(&self, failure: Option<&Failure>) {
-        let now = Instant::now();
-        match failure {
-            Some((code, _)) if !is_answer(*code) => self.clock.failed(now),
-            _ => self.clock.answered(now),
-        }
     }
 
     fn unavailable(&self, (code, text): Failure) -> ReadError {
@@ -277,8 +300,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
     asked.unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() }))
 }
 
-fn number(partition: &Partition) -> i32 {
-    i32::try_from(partition.0).unwrap_or(i32::MAX)
+/// A request has its result. An error may be the answer of a broker.
+fn end(pending: PendingRequest<'_>, failure: Option<&Failure>) {
+    let now = Instant::now();
+    match failure {
+        Some((code, _)) if !is_answer(*code) => pending.failed(now),
+        _ => pending.answered(now),
+    }
 }
 
 fn plain(error: KafkaError) -> Failure {
@@ -294,6 +322,8 @@ fn coded(code: RDKafkaErrorCode) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+
     use super::*;
 
     #[test]
@@ -310,5 +340,23 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &other.requests.client()));
         let silence = cluster.clock().waits(Instant::now()).expect("no broker has answered");
         assert!(silence >= Duration::from_millis(100), "{silence:?}");
+    }
+
+    #[test]
+    fn a_partition_without_a_leader_keeps_no_other_ones_end_back() {
+        let mock = MockCluster::new(2).expect("a cluster");
+        mock.create_topic("t", 3, 1).expect("a topic");
+        mock.partition_leader("t", 1, None).expect("no leader");
+        let settings = KafkaSettings::new(mock.bootstrap_servers(), "t");
+        let within = settings.request_timeout / 2;
+        let cluster = ClusterClient::new(Arc::new(settings)).expect("settings");
+        let all = [Partition(0), Partition(1), Partition(2)];
+        let ends = cluster.ends(&all).expect("an answer");
+        assert_eq!(ends, [(Partition(0), Offset(0)), (Partition(2), Offset(0))].into());
+        let began = Instant::now();
+        let error = cluster.bounds_of_all(&all).expect_err("one has no leader").to_string();
+        assert!(error.contains("partition 1 has no leader"), "{error}");
+        assert!(began.elapsed() < within, "{:?}", began.elapsed());
+        assert_eq!(cluster.ends(&[]).expect("no request"), BTreeMap::new());
     }
 }

@@ -266,12 +266,9 @@ impl KafkaLog {
 
     /// The cursors, each with the bounds of its partition, which it is within.
     async fn bounded(&self, cursors: Vec<Cursor>) -> Result<Vec<(Cursor, Bounds)>, ReadError> {
-        if cursors.is_empty() {
-            return Ok(Vec::new());
-        }
         let cluster = self.cluster.clone();
         let partitions: Vec<Partition> = cursors.iter().map(|cursor| cursor.partition).collect();
-        let bounds = blocking(move || cluster.bounds_of(&partitions)).await?;
+        let bounds = blocking(move || cluster.bounds_of_all(&partitions)).await?;
         let bounded = cursors.into_iter().map(|cursor| {
             let Cursor { partition, next: wanted, .. } = cursor;
             let bounds = *bounds.get(&partition).ok_or(ReadError::NoPartition { partition })?;

@@ -1,7 +1,7 @@
 //! The calls of librdkafka that rdkafka does not offer. All unsafe code is here.
 //!
-//! - The ids of topics, each of which changes when its topic is deleted and created again, and the ends of
-//!   many partitions in one request (`requests`).
+//! - The ids of several topics in one request. An id changes when its topic is deleted and created again.
+//! - The first or the next offsets of several partitions in one request to each leader.
 //! - Leader epochs of records and positions (KIP-320), which reveal a replaced tail.
 //! - A consumer's raw events: with the offset at which a partition ended, and with headers whose
 //!   names need not be text.
@@ -9,21 +9,29 @@
 //! - The brokers that a client knows, and the addition of others.
 #![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
 
-mod requests;
-
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::thread::Thread;
+use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::Offset;
+use headwater_event::{Offset, TopicId};
 use rdkafka::TopicPartitionList;
 use rdkafka::bindings as c;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
+use uuid::Uuid;
 
-pub(crate) use requests::{Failure, TopicIds, offsets_at, topic_id, topic_ids};
+/// Room for librdkafka's text about a setting that it refuses.
+const ERROR_TEXT_BYTES: usize = 512;
+
+/// Kafka's or librdkafka's code of an error, and its text if there is one.
+pub(crate) type Failure = (RDKafkaErrorCode, String);
+
+/// The ids of topics by their names, or why one has none.
+pub(crate) type TopicIds = BTreeMap<String, Result<TopicId, Failure>>;
 
 /// An event of a consumer's queue.
 #[derive(Debug)]
@@ -296,9 +304,132 @@ pub(crate) fn add_brokers<C: ClientContext>(client: &Client<C>, brokers: &str) {
     unsafe { c::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
 }
 
+/// The ids of `topics` by their names, at least one, in one request; blocks at most for `wait`. A topic that
+/// does not exist has the error `UnknownTopicOrPartition`.
+///
+/// # Errors
+/// The request as a whole failed.
+pub(crate) fn topic_ids<C: ClientContext>(
+    client: &Client<C>,
+    topics: &[String],
+    wait: Duration,
+) -> Result<TopicIds, Failure> {
+    let texts = topics.iter().map(|name| CString::new(name.as_str()));
+    let texts = texts.collect::<Result<Vec<_>, _>>().map_err(|_| no_answer())?;
+    let mut names: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+    let (wait_ms, client) = (milliseconds(wait), client.native_ptr());
+    // SAFETY: every handle is checked for null, freed once by its guard in the reverse order of
+    // their making, and used only while its guard lives; texts and numbers are copied. The list has null
+    // for a topic that the answer lacks.
+    unsafe {
+        let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(no_answer)?;
+        let queue = OwnedHandle(queue, c::rd_kafka_queue_destroy);
+        let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
+        let topics = NonNull::new(topics).ok_or_else(no_answer)?;
+        let topics = OwnedHandle(topics, c::rd_kafka_TopicCollection_destroy);
+        let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+        let options = c::rd_kafka_AdminOptions_new(client, operation);
+        let options = NonNull::new(options).ok_or_else(no_answer)?;
+        let options = OwnedHandle(options, c::rd_kafka_AdminOptions_destroy);
+        let mut text: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
+        // If it refuses the timeout, its longer default holds, and the poll below ends first.
+        c::rd_kafka_AdminOptions_set_request_timeout(
+            options.0.as_ptr(),
+            wait_ms,
+            text.as_mut_ptr(),
+            text.len(),
+        );
+        let (topics, options) = (topics.0.as_ptr(), options.0.as_ptr());
+        c::rd_kafka_DescribeTopics(client, topics, options, queue.0.as_ptr());
+        let event = c::rd_kafka_queue_poll(queue.0.as_ptr(), wait_ms);
+        let Some(event) = NonNull::new(event) else {
+            return Err((RDKafkaErrorCode::OperationTimedOut, String::new()));
+        };
+        let event = OwnedHandle(event, c::rd_kafka_event_destroy);
+        let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event.0.as_ptr()));
+        if code != RDKafkaErrorCode::NoError {
+            return Err((code, text_of(c::rd_kafka_event_error_string(event.0.as_ptr()))));
+        }
+        let result = c::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
+        let mut count = 0;
+        let described = c::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        if described.is_null() {
+            return Err(no_answer());
+        }
+        let described = std::slice::from_raw_parts(described, count);
+        Ok(described
+            .iter()
+            .filter(|topic| !topic.is_null())
+            .map(|topic| (text_of(c::rd_kafka_TopicDescription_name(*topic)), id_of(*topic)))
+            .collect())
+    }
+}
+
+/// The id of `topic`; blocks at most for `wait`.
+///
+/// # Errors
+/// The error of Kafka or librdkafka; `UnknownTopicOrPartition`: there is no such topic.
+pub(crate) fn topic_id<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    wait: Duration,
+) -> Result<TopicId, Failure> {
+    let id = topic_ids(client, &[topic.to_owned()], wait)?.remove(topic);
+    id.unwrap_or_else(|| Err(no_answer()))
+}
+
+/// The offsets of `place` (the beginning or the end) of `partitions` of `topic`, at least one, in one request
+/// to each leader; blocks at most for `wait`. A partition without a leader has the error `LeaderNotAvailable`, and
+/// delays no other.
+///
+/// # Errors
+/// The request as a whole failed.
+pub(crate) fn offsets_at<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    partitions: &[i32],
+    place: rdkafka::Offset,
+    wait: Duration,
+) -> Result<BTreeMap<i32, Result<i64, Failure>>, Failure> {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition_offset(topic, *partition, place).map_err(|_| no_answer())?;
+    }
+    // ListOffsets takes the time -2 for the beginning and -1 for the end. librdkafka's offsets have the same numbers.
+    // SAFETY: client and list live, and the list is ours alone; the call returns after its last use of it.
+    let code = unsafe {
+        c::rd_kafka_offsets_for_times(client.native_ptr(), list.ptr(), milliseconds(wait))
+    };
+    let code = RDKafkaErrorCode::from(code);
+    if code != RDKafkaErrorCode::NoError {
+        return Err((code, String::new()));
+    }
+    let found = list.elements().into_iter().map(|one| {
+        let offset = match (one.error(), one.offset()) {
+            (Ok(()), rdkafka::Offset::Offset(offset)) => Ok(offset),
+            (Ok(()), _) => Err(no_answer()),
+            (Err(error), _) => match error.rdkafka_error_code() {
+                Some(code) => Err((code, String::new())),
+                None => Err(no_answer()),
+            },
+        };
+        (one.partition(), offset)
+    });
+    Ok(found.collect())
+}
+
+/// librdkafka returned less than it promises.
+pub(crate) fn no_answer() -> Failure {
+    (RDKafkaErrorCode::Fail, "librdkafka returned no answer".to_owned())
+}
+
 /// An offset of librdkafka's that is known to be one.
 pub(crate) fn offset(offset: i64) -> Offset {
     Offset(u64::try_from(offset).unwrap_or_default())
+}
+
+fn milliseconds(wait: Duration) -> i32 {
+    i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
 /// A handle, and the function that frees it.
@@ -319,6 +450,29 @@ unsafe fn text_of(text: *const c_char) -> String {
     }
     // SAFETY: not null, and the caller guarantees a C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// # Safety
+/// `topic` is a description of librdkafka's, which lives.
+unsafe fn id_of(topic: *const c::rd_kafka_TopicDescription_t) -> Result<TopicId, Failure> {
+    // SAFETY: the caller guarantees the description; error and id live as long, texts and numbers are copied.
+    unsafe {
+        let error = c::rd_kafka_TopicDescription_error(topic);
+        if !error.is_null() {
+            let code = RDKafkaErrorCode::from(c::rd_kafka_error_code(error));
+            if code != RDKafkaErrorCode::NoError {
+                return Err((code, text_of(c::rd_kafka_error_string(error))));
+            }
+        }
+        let id = c::rd_kafka_TopicDescription_topic_id(topic);
+        if id.is_null() {
+            return Err((RDKafkaErrorCode::Fail, "librdkafka returned no id".to_owned()));
+        }
+        Ok(TopicId(Uuid::from_u64_pair(
+            c::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned(),
+            c::rd_kafka_Uuid_least_significant_bits(id).cast_unsigned(),
+        )))
+    }
 }
 
 /// # Safety
@@ -349,7 +503,7 @@ unsafe fn header(headers: *const c::rd_kafka_headers_t, name: &CStr) -> Option<B
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use rdkafka::config::ClientConfig;
     use rdkafka::mocking::MockCluster;

@@ -4,35 +4,41 @@
 //! of threads, whatever it asks for, and an idle part does little else.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use headwater_event::TopicId;
 use rdkafka::error::RDKafkaErrorCode;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::native::{Failure, TopicIds};
+use crate::native::{Failure, TopicIds, no_answer};
 
-/// The topics that are checked with one client, and the last answer.
+/// The topics that are checked with one client, and the last request.
+#[derive(Default)]
 pub(crate) struct TopicChecks {
-    /// The moment from which every check has its times, so that they fall together. Set by the first.
-    start: Mutex<Option<Instant>>,
+    /// The time of the first check. All checks run at multiples of their interval after it, so they share one request.
+    start: OnceLock<Instant>,
     topics: Mutex<BTreeSet<String>>,
-    /// Locked while a request is on its way: the other checks of that time wait for its answer.
-    last: tokio::sync::Mutex<Option<Answer>>,
+    /// Locked by a check that waits for the answer: the other checks of that time wait for it.
+    last: tokio::sync::Mutex<Option<Check>>,
 }
 
-/// The answer to one request.
-struct Answer {
+/// One request.
+struct Check {
     sent: Instant,
+    /// The task that sends it; `None` once it has ended. A reader that is dropped while it waits delays no other reader.
+    request: Option<JoinHandle<Result<TopicIds, Failure>>>,
+    /// The answer, once the task has ended.
     ids: Result<TopicIds, Failure>,
 }
 
 impl TopicChecks {
     /// The checks of `topic` alone.
     pub(crate) fn new(topic: &str) -> Self {
-        let topics = Mutex::new([topic.to_owned()].into());
-        Self { start: Mutex::default(), topics, last: tokio::sync::Mutex::default() }
+        let checks = Self::default();
+        checks.add(topic);
+        checks
     }
 
     /// Adds a topic.
@@ -40,12 +46,11 @@ impl TopicChecks {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned());
     }
 
-    /// The times of a check: multiples of `interval` since the first check of any topic. One that is missed is left
-    /// out.
+    /// The times of a check: multiples of `interval` since the first check of any topic. The interval skips a missed
+    /// time.
     pub(crate) fn times(&self, interval: Duration) -> Interval {
         let now = Instant::now();
-        let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = next_time(*start.get_or_insert(now), now, interval);
+        let first = next_time(*self.start.get_or_init(|| now), now, interval);
         let mut times = interval_at(first, interval);
         times.set_missed_tick_behavior(MissedTickBehavior::Skip);
         times
@@ -60,24 +65,37 @@ impl TopicChecks {
         request: impl FnOnce(Vec<String>) -> F,
     ) -> Result<TopicId, Failure>
     where
-        F: Future<Output = Result<TopicIds, Failure>>,
+        F: Future<Output = Result<TopicIds, Failure>> + Send + 'static,
     {
         let mut last = self.last.lock().await;
-        let answer = match last.take().filter(|answer| answer.sent >= time) {
-            Some(answer) => answer,
-            None => {
+        let last = &mut *last;
+        let check = match last.take() {
+            Some(check) if check.sent >= time => last.insert(check),
+            _ => {
                 let sent = Instant::now();
-                Answer { sent, ids: request(self.topics()).await }
+                let request = Some(tokio::spawn(request(self.topics())));
+                last.insert(Check { sent, request, ids: Err(no_answer()) })
             }
         };
-        let ids = last.insert(answer).ids.as_ref().map_err(Failure::clone)?;
-        let missing = || Err((RDKafkaErrorCode::UnknownTopicOrPartition, String::new()));
-        ids.get(topic).cloned().unwrap_or_else(missing)
+        let ids = check.ids().await.as_ref().map_err(Failure::clone)?;
+        ids.get(topic).cloned().unwrap_or_else(|| Err(no_answer()))
     }
 
     fn topics(&self) -> Vec<String> {
         let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         topics.iter().cloned().collect()
+    }
+}
+
+impl Check {
+    /// Waits for the answer. Cancel safe.
+    async fn ids(&mut self) -> &Result<TopicIds, Failure> {
+        if let Some(request) = &mut self.request {
+            let ended = |error: JoinError| Err((RDKafkaErrorCode::Fail, error.to_string()));
+            self.ids = request.await.unwrap_or_else(ended);
+            self.request = None;
+        }
+        &self.ids
     }
 }
 
@@ -93,10 +111,13 @@ mod tests {
     use std::future::{pending, ready};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::{advance, sleep};
+    use tokio::time::{advance, sleep, timeout};
     use uuid::Uuid;
 
     use super::*;
+
+    /// How long an answer takes.
+    const ANSWER: Duration = Duration::from_millis(10);
 
     #[test]
     fn the_times_of_all_checks_fall_together() {
@@ -123,7 +144,7 @@ mod tests {
                 let unknown = Err((RDKafkaErrorCode::UnknownTopicOrPartition, String::new()));
                 let ids = [("a".to_owned(), Ok(id)), ("b".to_owned(), unknown)];
                 async move {
-                    sleep(Duration::from_millis(5)).await;
+                    sleep(ANSWER).await;
                     Ok(ids.into())
                 }
             })
@@ -135,6 +156,11 @@ mod tests {
         // The last request was sent before this time.
         assert_eq!(check("a", Instant::now()).await, Ok(id));
         assert_eq!(requests.load(Ordering::Relaxed), 2);
+        // A reader that is dropped while it waits takes the answer from no other.
+        let time = Instant::now();
+        timeout(ANSWER / 2, check("a", time)).await.expect_err("no answer yet");
+        assert_eq!(check("a", time).await, Ok(id));
+        assert_eq!((requests.load(Ordering::Relaxed), time.elapsed()), (3, ANSWER));
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,7 +170,8 @@ mod tests {
         let failure = (RDKafkaErrorCode::OperationTimedOut, String::new());
         let failed = |_| ready(Err(failure.clone()));
         assert_eq!(checks.id("a", time, failed).await, Err(failure.clone()));
-        assert_eq!(checks.id("a", time, |_| pending()).await, Err(failure), "the same time");
+        let another = checks.id("a", time, |_| pending()).await;
+        assert_eq!(another, Err(failure.clone()), "the same time");
         advance(Duration::from_secs(1)).await;
         let id = TopicId(Uuid::from_u128(1));
         let found = |_| ready(Ok([("a".to_owned(), Ok(id))].into()));

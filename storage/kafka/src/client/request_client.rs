@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// The client that requests are sent with, for any number of topics of a cluster: each client has four threads
 /// and a connection to each broker.
 pub(crate) struct RequestClient {
-    /// Those of the first topic; those of the others differ in what concerns no request.
+    /// The settings of the first topic. No request depends on a setting that differs between topics.
     settings: Arc<KafkaSettings>,
     context: ClientContext,
     /// Appends nothing. A producer is the only client with a thread that receives the errors of

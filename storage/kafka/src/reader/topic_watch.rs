@@ -37,16 +37,16 @@ impl TopicWatch {
         let mut counted = answered;
         loop {
             let time = times.tick().await;
-            if let Some(counts) = counts
-                && counted.elapsed() >= LAG_INTERVAL
-                && position.is_shown()
-            {
-                counted = Instant::now();
-                count_lag(&dependencies, counts, &position).await;
-            }
             let error = match cluster.check_topic(time).await {
                 Ok(is) if is == was => {
                     answered = Instant::now();
+                    if let Some(counts) = counts
+                        && counted.elapsed() >= LAG_INTERVAL
+                        && position.is_shown()
+                    {
+                        counted = answered;
+                        count_lag(&dependencies, counts, &position).await;
+                    }
                     continue;
                 }
                 Ok(is) => ReadError::Recreated { was, is },
@@ -67,7 +67,7 @@ async fn count_lag(
 ) {
     let partitions: Vec<Partition> = position.all().into_keys().collect();
     let cluster = dependencies.cluster.clone();
-    // If there is no answer for long, the watch reports it.
+    // The metric of a partition without an answer keeps its value. If there is no answer for long, the watch reports it.
     let Ok(ends) = blocking(move || cluster.ends(&partitions)).await else { return };
     for (partition, end) in ends {
         // The reader may have handled more meanwhile.

@@ -187,7 +187,7 @@ pub async fn offsets(settings: &KafkaSettings) -> Result<BTreeMap<Partition, Bou
     let cluster = ClusterClient::new(Arc::new(settings.clone()))?;
     let bounds = blocking(move || {
         let partitions: Vec<Partition> = (0..cluster.partitions()?).map(Partition).collect();
-        cluster.bounds_of(&partitions)
+        cluster.bounds_of_all(&partitions)
     });
     let unavailable = |source| TopicError::Unavailable { topic: settings.topic.clone(), source };
     bounds.await.map_err(unavailable)
