@@ -171,6 +171,9 @@ impl ClusterClient {
     }
 
     /// The ends of those of `partitions` that have a leader; blocks.
+    ///
+    /// # Errors
+    /// A leader does not answer in time, or none of them has a leader.
     pub(crate) fn ends(
         &self,
         partitions: &[Partition],

@@ -379,11 +379,11 @@ pub(crate) fn topic_id<C: ClientContext>(
 }
 
 /// The offsets of `place` (the beginning or the end) of `partitions` of `topic`, at least one, in one request
-/// to each leader; blocks at most for `wait`. A partition without a leader has the error `LeaderNotAvailable`, and
-/// delays no other.
+/// to each leader; blocks at most for `wait`. A partition that has no leader in the client's metadata has the error
+/// `LeaderNotAvailable`, and delays no other.
 ///
 /// # Errors
-/// The request as a whole failed.
+/// The request as a whole failed: a leader did not answer, or refused, or no partition has a leader.
 pub(crate) fn offsets_at<C: ClientContext>(
     client: &Client<C>,
     topic: &str,
