@@ -15,7 +15,7 @@ use tokio::time::Interval;
 use crate::RECORD_OVERHEAD_BYTES;
 use crate::answer_clock::{AnswerClock, PendingRequest};
 use crate::client::{ClientContext, RequestClient, describe, is_answer};
-use crate::native::{self, Failure, offset};
+use crate::native::{self, Failure, coded, offset, plain};
 use crate::settings::{KafkaSettings, SettingsError};
 use crate::topic_checks::TopicChecks;
 use crate::topic_config::{
@@ -83,11 +83,9 @@ impl ClusterClient {
     ) -> Result<TopicId, ReadError> {
         let pending = self.clock.begin_request(Instant::now());
         let requests = self.requests.clone();
-        let request = |topics: Vec<String>| async move {
-            let ask =
-                move || requests.request(|client, wait| native::topic_ids(client, &topics, wait));
-            let asked = tokio::task::spawn_blocking(ask).await;
-            asked.unwrap_or_else(|error| Err((RDKafkaErrorCode::Fail, error.to_string())))
+        let request = |topics: Vec<String>| {
+            let ask = move |client: &Client<_>, wait| native::topic_ids(client, &topics, wait);
+            tokio::task::spawn_blocking(move || requests.request(ask))
         };
         let id = self.checks.id(&self.settings.topic, time, request).await;
         end(pending, id.as_ref().err());
@@ -310,17 +308,6 @@ fn end(pending: PendingRequest<'_>, failure: Option<&Failure>) {
         Some((code, _)) if !is_answer(*code) => pending.failed(now),
         _ => pending.answered(now),
     }
-}
-
-fn plain(error: KafkaError) -> Failure {
-    match error.rdkafka_error_code() {
-        Some(code) => (code, String::new()),
-        None => (RDKafkaErrorCode::Fail, error.to_string()),
-    }
-}
-
-fn coded(code: RDKafkaErrorCode) -> Failure {
-    (code, String::new())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::bindings as c;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
 /// Room for librdkafka's text about a setting that it refuses.
@@ -343,7 +343,7 @@ pub(crate) fn topic_ids<C: ClientContext>(
         c::rd_kafka_DescribeTopics(client, topics, options, queue.0.as_ptr());
         let event = c::rd_kafka_queue_poll(queue.0.as_ptr(), wait_ms);
         let Some(event) = NonNull::new(event) else {
-            return Err((RDKafkaErrorCode::OperationTimedOut, String::new()));
+            return Err(coded(RDKafkaErrorCode::OperationTimedOut));
         };
         let event = OwnedHandle(event, c::rd_kafka_event_destroy);
         let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event.0.as_ptr()));
@@ -402,20 +402,30 @@ pub(crate) fn offsets_at<C: ClientContext>(
     };
     let code = RDKafkaErrorCode::from(code);
     if code != RDKafkaErrorCode::NoError {
-        return Err((code, String::new()));
+        return Err(coded(code));
     }
     let found = list.elements().into_iter().map(|one| {
         let offset = match (one.error(), one.offset()) {
             (Ok(()), rdkafka::Offset::Offset(offset)) => Ok(offset),
             (Ok(()), _) => Err(no_answer()),
-            (Err(error), _) => match error.rdkafka_error_code() {
-                Some(code) => Err((code, String::new())),
-                None => Err(no_answer()),
-            },
+            (Err(error), _) => Err(plain(error)),
         };
         (one.partition(), offset)
     });
     Ok(found.collect())
+}
+
+/// The failure of an error of rdkafka's.
+pub(crate) fn plain(error: KafkaError) -> Failure {
+    match error.rdkafka_error_code() {
+        Some(code) => coded(code),
+        None => (RDKafkaErrorCode::Fail, error.to_string()),
+    }
+}
+
+/// The failure of a code without a text.
+pub(crate) fn coded(code: RDKafkaErrorCode) -> Failure {
+    (code, String::new())
 }
 
 /// librdkafka returned less than it promises.

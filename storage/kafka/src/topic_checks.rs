@@ -24,12 +24,15 @@ pub(crate) struct TopicChecks {
     last: tokio::sync::Mutex<Option<Check>>,
 }
 
+/// A request on its way. It has a task of its own, so that a reader that is dropped while it waits delays no other reader.
+type Request = JoinHandle<Result<TopicIds, Failure>>;
+
 /// One request.
 struct Check {
     sent: Instant,
-    /// The task that sends it; `None` once it has ended. A reader that is dropped while it waits delays no other reader.
-    request: Option<JoinHandle<Result<TopicIds, Failure>>>,
-    /// The answer, once the task has ended.
+    /// `None` once it has ended.
+    request: Option<Request>,
+    /// The answer, once the request has ended.
     ids: Result<TopicIds, Failure>,
 }
 
@@ -56,24 +59,21 @@ impl TopicChecks {
         times
     }
 
-    /// The id of `topic`, which was added, by a `request` that was sent at `time` or later. `request` gets the names of
-    /// all topics.
-    pub(crate) async fn id<F>(
+    /// The id of `topic`, which was added, by a request that was sent at `time` or later. `send` gets the names of all
+    /// topics.
+    pub(crate) async fn id(
         &self,
         topic: &str,
         time: Instant,
-        request: impl FnOnce(Vec<String>) -> F,
-    ) -> Result<TopicId, Failure>
-    where
-        F: Future<Output = Result<TopicIds, Failure>> + Send + 'static,
-    {
+        send: impl FnOnce(Vec<String>) -> Request,
+    ) -> Result<TopicId, Failure> {
         let mut last = self.last.lock().await;
         let last = &mut *last;
         let check = match last.take() {
             Some(check) if check.sent >= time => last.insert(check),
             _ => {
                 let sent = Instant::now();
-                let request = Some(tokio::spawn(request(self.topics())));
+                let request = Some(send(self.topics()));
                 last.insert(Check { sent, request, ids: Err(no_answer()) })
             }
         };
@@ -143,10 +143,10 @@ mod tests {
                 assert_eq!(topics, ["a", "b"]);
                 let unknown = Err((RDKafkaErrorCode::UnknownTopicOrPartition, String::new()));
                 let ids = [("a".to_owned(), Ok(id)), ("b".to_owned(), unknown)];
-                async move {
+                tokio::spawn(async move {
                     sleep(ANSWER).await;
                     Ok(ids.into())
-                }
+                })
             })
         };
         let first = Instant::now();
@@ -168,13 +168,13 @@ mod tests {
         let checks = TopicChecks::new("a");
         let time = Instant::now();
         let failure = (RDKafkaErrorCode::OperationTimedOut, String::new());
-        let failed = |_| ready(Err(failure.clone()));
+        let failed = |_| tokio::spawn(ready(Err(failure.clone())));
         assert_eq!(checks.id("a", time, failed).await, Err(failure.clone()));
-        let another = checks.id("a", time, |_| pending()).await;
+        let another = checks.id("a", time, |_| tokio::spawn(pending())).await;
         assert_eq!(another, Err(failure.clone()), "the same time");
         advance(Duration::from_secs(1)).await;
         let id = TopicId(Uuid::from_u128(1));
-        let found = |_| ready(Ok([("a".to_owned(), Ok(id))].into()));
+        let found = |_| tokio::spawn(ready(Ok([("a".to_owned(), Ok(id))].into())));
         assert_eq!(checks.id("a", Instant::now(), found).await, Ok(id));
     }
 }
