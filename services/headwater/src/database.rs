@@ -7,10 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_rocks::{DatabaseMemory, RocksEngine, Role, move_aside};
-use headwater_store::{Engine, EngineError, Range, Schema};
-
-/// The rows of one read: a few MiB if the objects are large.
-const CHUNK_ROWS: usize = 256;
+use headwater_store::{EngineError, Schema};
 
 /// Opens a database that can be rebuilt from elsewhere. Moves a damaged one aside, logs that, and
 /// creates an empty one.
@@ -60,37 +57,6 @@ fn open_whole(
     schema: Schema,
 ) -> Result<RocksEngine, EngineError> {
     let engine = RocksEngine::open(path, role, memory, schema)?;
-    read_through(&engine)?;
+    engine.read_through()?;
     Ok(engine)
-}
-
-fn read_through(engine: &dyn Engine) -> Result<(), EngineError> {
-    let mut range = Range::all();
-    loop {
-        let rows = engine.scan(&range, CHUNK_ROWS)?;
-        match rows.last() {
-            Some((last, _)) if rows.len() == CHUNK_ROWS => range = range.after(last),
-            _ => return Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use headwater_store::{Durability, MemoryEngine, WriteBatch};
-
-    use super::*;
-
-    #[test]
-    fn every_row_is_read_however_many_there_are() {
-        for rows in [0, 1, CHUNK_ROWS, 3 * CHUNK_ROWS + 1] {
-            let engine = MemoryEngine::new();
-            let mut batch = WriteBatch::default();
-            for row in 0..rows {
-                batch.put(row.to_be_bytes().to_vec(), &b"value"[..]);
-            }
-            engine.write(batch, Durability::Buffered).expect("writes");
-            read_through(&engine).expect("whole");
-        }
-    }
 }

@@ -4,11 +4,8 @@
 //! files can pass for a shorter one, so objects may be missing. Every object is read and hashed, so the
 //! streams are divided between the processors.
 
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{available_parallelism, scope};
-
 use headwater_event::StreamId;
+use headwater_owner::try_for_each_parallel;
 use headwater_store::Engine;
 use headwater_view::StreamReader;
 
@@ -34,26 +31,5 @@ pub(crate) fn verify_stream(engine: &dyn Engine, stream: &StreamId) -> Result<()
 /// # Errors
 /// As [`verify_stream`].
 pub(crate) fn verify_streams(engine: &dyn Engine, streams: &[StreamId]) -> Result<(), FollowError> {
-    let threads = available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(streams.len() / STREAMS_PER_THREAD);
-    let next = AtomicUsize::new(0);
-    let verify_next = || -> Result<(), FollowError> {
-        while let Some(stream) = streams.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = verify_stream(engine, stream) {
-                // The other threads stop too: one stream decides for all.
-                next.store(streams.len(), Ordering::Relaxed);
-                return Err(error);
-            }
-        }
-        Ok(())
-    };
-    scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(verify_next)).collect();
-        let mut verified = verify_next();
-        for other in others {
-            let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
-            verified = verified.and(other);
-        }
-        verified
-    })
+    try_for_each_parallel(streams, STREAMS_PER_THREAD, |stream| verify_stream(engine, stream))
 }

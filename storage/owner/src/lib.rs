@@ -12,11 +12,15 @@
 //! A pool thread keeps a runtime from shutting down before its owner has ended, so the owner's
 //! engine is closed in order. The pool has 512 threads: many owners in a process, such as those of
 //! many edges, take OS threads.
+//!
+//! [`try_for_each_parallel`] divides work of an owner between the processors.
 
 mod background;
 mod owner_thread;
+mod parallel;
 mod task;
 
 pub use background::{BackgroundThread, lower_priority};
 pub use owner_thread::{OwnerPanicked, OwnerThread};
+pub use parallel::try_for_each_parallel;
 pub use task::{run_blocking, spawn_owner};

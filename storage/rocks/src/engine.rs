@@ -1,5 +1,7 @@
 //! The engine: RocksDB behind the [`Engine`] contract.
 
+mod read_through;
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

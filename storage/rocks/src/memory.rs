@@ -5,9 +5,9 @@
 //! is the whole budget, with index and filter blocks.
 //!
 //! Two things can exceed the bound for a moment. A running read pins its blocks, and the binding
-//! has no cache with a strict limit; scans go in chunks, so that this is a few blocks a thread. A
-//! memtable counts until its flush has ended: at most one beside the active one in each database,
-//! whose writers then wait.
+//! has no cache with a strict limit; scans go in chunks, and the read of a whole database keeps its
+//! blocks out of the cache, so that this is a few blocks a thread. A memtable counts until its flush
+//! has ended: at most one beside the active one in each database, whose writers then wait.
 
 use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 

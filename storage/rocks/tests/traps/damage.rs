@@ -60,6 +60,28 @@ fn a_flipped_bit_in_a_table_is_reported_not_returned() {
 }
 
 #[test]
+fn a_flipped_bit_in_any_table_is_found_by_a_read_of_all() {
+    let origin = tempfile::tempdir().expect("a directory");
+    // Fewer tables than a compaction merges.
+    for first in [1, 201, 401] {
+        write(&open_state(origin.path()).expect("opens"), first..=first + 199, Durability::Synced);
+        // Opening writes the write-ahead log into a table.
+        open_state(origin.path()).expect("opens").read_through().expect("it is whole");
+    }
+    let tables = files_ending(origin.path(), "sst");
+    assert_eq!(tables.len(), 3, "{tables:?}");
+    for table in tables {
+        let directory = tempfile::tempdir().expect("a directory");
+        copy(origin.path(), directory.path());
+        let length = usize::try_from(fs::metadata(&table).expect("there").len()).expect("small");
+        flip_bit(&directory.path().join(table.file_name().expect("a name")), length / 2);
+        let engine = open_state(directory.path()).expect("opens: no read has reached that block");
+        let error = engine.read_through().expect_err("damaged");
+        assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+    }
+}
+
+#[test]
 fn a_single_get_and_a_scan_report_damage_too() {
     let directory = tempfile::tempdir().expect("a directory");
     in_a_table(directory.path(), open_state, 500);
