@@ -16,7 +16,7 @@ use headwater_edged::plan::{
 };
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
 use headwater_edged::worker_set::{self, Completeness, WorkedPod, WorkerChange};
-use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
+use headwater_event::{EntryKey, NodeName, ResourceKey, Seq, StreamId};
 use headwater_object::{Object, ObjectType};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
@@ -152,8 +152,7 @@ impl<M: Meta> Worker<M> {
         let value = serde_json::from_slice(object).expect("what was published is JSON");
         let object_type = ObjectType::named(key.kind()).expect("what was published has a type");
         let object = Object::of_cluster(object_type, value).expect("it is an object");
-        let hash = ObjectHash::of(object.payload());
-        let seen = (EntryKey::from(key.clone()), uid.to_owned(), hash.0);
+        let seen = (EntryKey::from(key.clone()), uid.to_owned(), object.payload_hash().0);
         let mut auditor = lock(&self.auditor);
         auditor.read();
         let durable: Vec<_> = lock(&self.durable).streams.values().filter_map(|h| h.at).collect();

@@ -41,7 +41,16 @@ pub(crate) struct PayloadPacker {
 impl PayloadPacker {
     /// Packs the payload of an object of the type `object_type`.
     pub(crate) fn pack(&mut self, object_type: &str, payload: &[u8]) -> PackedPayload {
-        let digest = ObjectHash::of(payload);
+        self.pack_hashed(object_type, payload, ObjectHash::of(payload))
+    }
+
+    /// As [`PayloadPacker::pack`]; `digest` is the hash of `payload`.
+    pub(crate) fn pack_hashed(
+        &mut self,
+        object_type: &str,
+        payload: &[u8],
+        digest: ObjectHash,
+    ) -> PackedPayload {
         if let Some(base) = self.bases.get(object_type)
             && base.len() / BASE_RATIO_MAX <= payload.len()
             && let Some(patch) = create_patch(base, payload)
@@ -55,8 +64,8 @@ impl PayloadPacker {
 
     /// Packs an object.
     pub(crate) fn pack_object(&mut self, object: Object) -> PackedObject {
-        let (head, payload) = object.into_parts();
-        let payload = self.pack(head.key().kind(), &payload);
+        let (head, payload, digest) = object.into_parts();
+        let payload = self.pack_hashed(head.key().kind(), &payload, digest);
         PackedObject { head, payload }
     }
 }
@@ -74,7 +83,7 @@ impl PackedObject {
 
     /// The object.
     pub(crate) fn unpack(&self) -> Object {
-        self.head.with_payload(self.payload.unpack())
+        self.head.with_payload(self.payload.unpack(), *self.digest())
     }
 }
 

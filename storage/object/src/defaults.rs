@@ -16,38 +16,43 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 const TEXT_MAPS: [&str; 4] =
     ["/metadata/labels", "/metadata/annotations", "/data", "/spec/nodeSelector"];
 
-/// Fills in the namespace, a Secret's `stringData`, and the empty values of maps of text.
-pub fn fill_in(object_type: &ObjectType, object: &mut Value) {
+/// Fills in the namespace, a Secret's `stringData`, and the empty values of maps of text. Returns whether this changed
+/// the object.
+pub fn fill_in(object_type: &ObjectType, object: &mut Value) -> bool {
+    let mut is_changed = false;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         if !object_type.namespaced {
-            metadata.remove("namespace");
+            is_changed |= metadata.remove("namespace").is_some();
         } else if metadata.get("namespace").is_none_or(is_blank) {
             metadata.insert("namespace".to_owned(), DEFAULT_NAMESPACE.into());
+            is_changed = true;
         }
     }
     for path in TEXT_MAPS {
         for value in object.pointer_mut(path).and_then(Value::as_object_mut).into_iter().flatten() {
             if value.1.is_null() {
                 *value.1 = Value::String(String::new());
+                is_changed = true;
             }
         }
     }
     if object_type.name == "secret" {
-        encode_string_data(object);
+        is_changed |= encode_string_data(object);
     }
+    is_changed
 }
 
 fn is_blank(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("")
 }
 
-/// Moves `stringData` to `data`, where it replaces equal keys, as the API server does.
-fn encode_string_data(secret: &mut Value) {
-    let Some(fields) = secret.as_object_mut() else { return };
+/// Moves `stringData` to `data`, where it replaces equal keys, as the API server does. Returns whether there was one.
+fn encode_string_data(secret: &mut Value) -> bool {
+    let Some(fields) = secret.as_object_mut() else { return false };
     if !fields.get("stringData").is_some_and(Value::is_object) {
-        return;
+        return false;
     }
-    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
+    let Some(Value::Object(plain)) = fields.remove("stringData") else { return false };
     let data = fields.entry("data").or_insert_with(|| Value::Object(Map::new()));
     if data.is_null() {
         *data = Value::Object(Map::new());
@@ -57,6 +62,7 @@ fn encode_string_data(secret: &mut Value) {
             data.insert(key, STANDARD.encode(text).into());
         }
     }
+    true
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::name::{check_dns1123_label, check_dns1123_subdomain};
-use headwater_event::{Applied, NameError, NodeName, ResourceKey};
+use headwater_event::{Applied, NameError, NodeName, ObjectHash, ResourceKey};
 use serde_json::Value;
 
 use crate::defaults::{DEFAULT_NAMESPACE, fill_in};
@@ -19,6 +19,7 @@ use crate::shape;
 pub struct Object {
     head: ObjectHead,
     payload: Bytes,
+    payload_hash: ObjectHash,
 }
 
 /// An object without its payload, for an owner that stores payloads in another form.
@@ -96,15 +97,28 @@ impl Object {
         Self::extract(object_type, key, &mut value)
     }
 
-    /// Returns the object of a published payload, whose shape was checked before it was published.
-    /// `value` may have the resource version; it becomes the value of the returned object's payload.
+    /// Returns the object of a published payload, whose shape was checked before it was published. The payload stays as
+    /// it is, unless this build fills in more or replicates less than the build that published it. `payload_hash` is its
+    /// BLAKE3 hash, and `value` its value.
     ///
     /// # Errors
     /// When the value has no valid name or type, or is too large.
-    pub fn from_published(value: &mut Value) -> Result<Self, ObjectError> {
-        let (object_type, key) = identify(value)?;
-        fill_in(object_type, value);
-        Self::extract(object_type, key, value)
+    pub fn from_published(
+        payload: &Bytes,
+        payload_hash: &ObjectHash,
+        resource_version: &str,
+        mut value: Value,
+    ) -> Result<Self, ObjectError> {
+        let (object_type, key) = identify(&value)?;
+        let version = match resource_version {
+            // An earlier version of Headwater has it in the payload.
+            "" => resource_version_of(&value).to_owned(),
+            version => version.to_owned(),
+        };
+        let is_changed = fill_in(object_type, &mut value) | prune(object_type, &mut value);
+        let payload =
+            if is_changed { hashed(canonical(&value)) } else { (payload.clone(), *payload_hash) };
+        Self::of_payload((object_type, key, version), payload, &value)
     }
 
     /// Returns the object of the type `object_type` that a Kubernetes API sent. The API has checked it
@@ -129,22 +143,29 @@ impl Object {
         key: ResourceKey,
         value: &mut Value,
     ) -> Result<Self, ObjectError> {
-        let version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let version = resource_version_of(value).to_owned();
         prune(object_type, value);
-        let payload = canonical(value);
+        Self::of_payload((object_type, key, version), hashed(canonical(value)), value)
+    }
+
+    /// Reads the rest of the head from `value`, the value of `payload`.
+    fn of_payload(
+        (object_type, key, resource_version): (&'static ObjectType, ResourceKey, String),
+        (payload, payload_hash): (Bytes, ObjectHash),
+        value: &Value,
+    ) -> Result<Self, ObjectError> {
         if payload.len() > OBJECT_BYTES_MAX {
             return Err(ObjectError::TooLarge { key, bytes: payload.len() });
         }
-        let metadata = |field| value["metadata"][field].as_str().unwrap_or_default().to_owned();
         let head = ObjectHead {
             object_type,
-            uid: metadata("uid"),
-            resource_version: version,
+            uid: value["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            resource_version,
             node: node_of(object_type, &key, value),
             references: references(&key, value).into(),
             key,
         };
-        Ok(Self { head, payload })
+        Ok(Self { head, payload, payload_hash })
     }
 
     /// Parses JSON and continues as [`Object::from_value`].
@@ -190,6 +211,11 @@ impl Object {
         &self.payload
     }
 
+    /// Returns the BLAKE3 hash of the payload.
+    pub fn payload_hash(&self) -> &ObjectHash {
+        &self.payload_hash
+    }
+
     /// Returns the payload as a value.
     pub fn value(&self) -> Value {
         // The payload is the serialized form of a value.
@@ -213,9 +239,9 @@ impl Object {
         }
     }
 
-    /// Separates the payload. [`ObjectHead::with_payload`] puts both together again.
-    pub fn into_parts(self) -> (ObjectHead, Bytes) {
-        (self.head, self.payload)
+    /// Separates the payload and its hash. [`ObjectHead::with_payload`] puts them together again.
+    pub fn into_parts(self) -> (ObjectHead, Bytes, ObjectHash) {
+        (self.head, self.payload, self.payload_hash)
     }
 }
 
@@ -240,10 +266,19 @@ impl ObjectHead {
         &self.references
     }
 
-    /// The object, from the payload that [`Object::into_parts`] returned with this head.
-    pub fn with_payload(&self, payload: Bytes) -> Object {
-        Object { head: self.clone(), payload }
+    /// The object, from the payload and the hash that [`Object::into_parts`] returned with this head.
+    pub fn with_payload(&self, payload: Bytes, payload_hash: ObjectHash) -> Object {
+        Object { head: self.clone(), payload, payload_hash }
     }
+}
+
+fn hashed(payload: Bytes) -> (Bytes, ObjectHash) {
+    let hash = ObjectHash::of(&payload);
+    (payload, hash)
+}
+
+fn resource_version_of(value: &Value) -> &str {
+    value["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
 fn node_of(object_type: &ObjectType, key: &ResourceKey, value: &Value) -> Option<NodeName> {

@@ -45,26 +45,31 @@ pub(crate) fn prune_cluster(object_type: &ObjectType, object: &mut Value) {
     }
 }
 
-/// Removes the fields of `object` that are not replicated.
-pub fn prune(object_type: &ObjectType, object: &mut Value) {
+/// Removes the fields of `object` that are not replicated. Returns whether it had any.
+pub(crate) fn prune(object_type: &ObjectType, object: &mut Value) -> bool {
+    let mut is_changed = false;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-        metadata.remove(RESOURCE_VERSION);
+        for field in ["managedFields", RESOURCE_VERSION] {
+            is_changed |= metadata.remove(field).is_some();
+        }
     }
     let status = match object_type.name {
         "pod" => node_input(object),
         "node" => None,
-        _ => return,
+        _ => return is_changed,
     };
     if let Some(fields) = object.as_object_mut() {
+        is_changed |= fields.get("status") != status.as_ref();
         fields.remove("status");
         if let Some(status) = status {
             fields.insert("status".to_owned(), status);
         }
     }
+    is_changed
 }
 
-/// The canonical JSON of `value`.
+/// The canonical JSON of `value`. Published payloads stay as they are, so another form of it in a later build makes a pod
+/// that the objects socket gets again without a UID another pod.
 pub fn canonical(value: &Value) -> Bytes {
     // A value has only text keys, and every type in it serializes.
     let payload = serde_json::to_vec(&Canonical(value)).unwrap_or_default();

@@ -136,10 +136,8 @@ pub(crate) fn published_in(
 ) -> Result<Option<PublishedObject>, EngineError> {
     let (reader, entry_key) = (StreamReader::new(engine), EntryKey::from(key.clone()));
     for stream in streams {
-        if let Some(Entry { uid, resource_version, object, .. }) =
-            reader.entry(stream, &entry_key)?
-        {
-            return Ok(Some(PublishedObject { uid, resource_version, payload: object }));
+        if let Some(entry) = reader.entry(stream, &entry_key)? {
+            return Ok(Some(entry.into()));
         }
     }
     let saved = BACKUP.get(engine, key)?;
@@ -148,7 +146,7 @@ pub(crate) fn published_in(
 
 impl From<PublishedObject> for BackupObject {
     fn from(object: PublishedObject) -> Self {
-        let PublishedObject { uid, resource_version, payload } = object;
+        let PublishedObject { uid, resource_version, payload, .. } = object;
         let payload = String::from_utf8_lossy(&payload).into_owned();
         Self { uid, resource_version, payload }
     }
@@ -157,7 +155,14 @@ impl From<PublishedObject> for BackupObject {
 impl From<BackupObject> for PublishedObject {
     fn from(saved: BackupObject) -> Self {
         let BackupObject { uid, resource_version, payload } = saved;
-        Self { uid, resource_version, payload: payload.into() }
+        Self::new(uid, resource_version, payload.into())
+    }
+}
+
+impl From<Entry> for PublishedObject {
+    fn from(entry: Entry) -> Self {
+        let Entry { uid, resource_version, object: payload, object_hash: payload_hash, .. } = entry;
+        Self { uid, resource_version, payload, payload_hash }
     }
 }
 
@@ -191,9 +196,7 @@ impl<'e> PublishedSnapshot<'e> {
         });
         entries.filter_map(|entry| {
             let object = |(key, entry): (EntryKey, Entry)| {
-                let Entry { uid, resource_version, object: payload, .. } = entry;
-                let object = PublishedObject { uid, resource_version, payload };
-                Some((key.resource()?.clone(), object))
+                Some((key.resource()?.clone(), PublishedObject::from(entry)))
             };
             entry.map(object).transpose()
         })

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::{NodeName, ObjectHash, ResourceKey};
 use headwater_object::payload::set_resource_version;
+use headwater_object::{Object, ObjectError};
 use headwater_owner::run_blocking;
 use headwater_store::EngineError;
 use serde_json::Value;
@@ -24,12 +25,29 @@ pub struct PublishedObject {
     pub resource_version: String,
     /// Its payload.
     pub payload: Bytes,
+    /// The BLAKE3 hash of the payload; that of the missing payload, where the fold has lost it.
+    pub payload_hash: ObjectHash,
 }
 
 impl PublishedObject {
+    /// An object that was published with this payload.
+    pub fn new(uid: String, resource_version: String, payload: Bytes) -> Self {
+        let payload_hash = ObjectHash::of(&payload);
+        Self { uid, resource_version, payload, payload_hash }
+    }
+
     /// The payload as a value; null if it is no JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.payload).unwrap_or_default()
+    }
+
+    /// The object; `value` is the payload as a value.
+    ///
+    /// # Errors
+    /// As [`Object::from_published`].
+    pub(super) fn object(&self, value: Value) -> Result<Object, ObjectError> {
+        let Self { resource_version, payload, payload_hash, .. } = self;
+        Object::from_published(payload, payload_hash, resource_version, value)
     }
 
     /// The payload as a value, with the resource version.
@@ -127,8 +145,8 @@ impl PublishedMap {
         if self.objects.contains_key(&key) {
             return;
         }
-        let PublishedObject { uid, resource_version, payload } = object;
-        let payload = self.packer.pack(key.kind(), &payload);
+        let PublishedObject { uid, resource_version, payload, payload_hash } = object;
+        let payload = self.packer.pack_hashed(key.kind(), &payload, payload_hash);
         self.objects.insert(key, PackedPublished { uid, resource_version, payload });
     }
 }
@@ -137,7 +155,8 @@ impl PublishedObjects for PublishedMap {
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
         let PackedPublished { uid, resource_version, payload } = self.objects.get(key)?;
         let (uid, resource_version) = (uid.clone(), resource_version.clone());
-        Some(PublishedObject { uid, resource_version, payload: payload.unpack() })
+        let payload_hash = *payload.digest();
+        Some(PublishedObject { uid, resource_version, payload: payload.unpack(), payload_hash })
     }
 
     fn keys(&self) -> Vec<ResourceKey> {

@@ -384,7 +384,8 @@ impl Folder {
             };
             match finish(&key, &described, mount, past.as_ref(), identities) {
                 Ok(object) => {
-                    let payload = self.packer.pack(object.object_type().name, object.payload());
+                    let (kind, hash) = (object.object_type().name, *object.payload_hash());
+                    let payload = self.packer.pack_hashed(kind, object.payload(), hash);
                     let workload = described.workload.clone();
                     let sent_now = SentObject { payload, ingredients, workload };
                     self.objects.insert(key.clone(), sent_now);

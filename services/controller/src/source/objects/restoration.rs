@@ -25,6 +25,9 @@ use crate::source::{
 const BATCH_OBJECTS: usize = 2_048;
 const BATCH_BYTES: usize = 8 << 20;
 
+/// Events that are handed on together: a thread that waits for room is woken once for all of them.
+const EVENTS_TOGETHER: usize = 256;
+
 /// Objects for which a thread more is worth its start: they take a millisecond.
 const OBJECTS_PER_THREAD: usize = 64;
 
@@ -46,7 +49,10 @@ pub(super) async fn list(
     read(events, move |delivery| restore_all(&*published, delivery)).await
 }
 
-fn restore_all(published: &dyn PublishedReader, delivery: &Delivery) -> Result<State, EngineError> {
+fn restore_all(
+    published: &dyn PublishedReader,
+    delivery: &mut Delivery,
+) -> Result<State, EngineError> {
     let mut state = State::default();
     let mut batch = Batch::default();
     published.read(&mut |key, object| {
@@ -98,7 +104,7 @@ impl Batch {
     }
 
     /// Restores the objects into `state`, and sends them in their order. It is empty afterwards.
-    fn restore(&mut self, state: &mut State, delivery: &Delivery) -> ControlFlow<()> {
+    fn restore(&mut self, state: &mut State, delivery: &mut Delivery) -> ControlFlow<()> {
         let Self { objects, .. } = std::mem::take(self);
         let restored = restored(&objects);
         for ((key, _), restored) in objects.into_iter().zip(restored) {
@@ -126,20 +132,40 @@ fn restored(objects: &[(ResourceKey, PublishedObject)]) -> Vec<Option<RestoredOb
 }
 
 fn restored_part(objects: &[(ResourceKey, PublishedObject)]) -> Vec<Option<RestoredObject>> {
-    objects.iter().map(|(key, published)| RestoredObject::of(key, published)).collect()
+    objects.iter().map(|(_, published)| RestoredObject::of(published)).collect()
 }
 
 /// Where the events of a reader go.
-struct Delivery(mpsc::Sender<SourceEvent>);
+struct Delivery {
+    to: mpsc::Sender<Vec<SourceEvent>>,
+    /// Those that are handed on next.
+    events: Vec<SourceEvent>,
+}
 
 impl Delivery {
-    /// Waits for room for each event. Breaks when events are no longer wanted.
-    fn send(&self, events: impl IntoIterator<Item = SourceEvent>) -> ControlFlow<()> {
-        let is_delivered = |event| self.0.blocking_send(event).is_ok();
-        if !self.0.is_closed() && events.into_iter().all(is_delivered) {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
+    fn new(to: mpsc::Sender<Vec<SourceEvent>>) -> Self {
+        Self { to, events: Vec::new() }
+    }
+
+    /// Waits for room once enough events are there. Breaks when events are no longer wanted.
+    fn send(&mut self, events: impl IntoIterator<Item = SourceEvent>) -> ControlFlow<()> {
+        if self.to.is_closed() {
+            return ControlFlow::Break(());
+        }
+        for event in events {
+            self.events.push(event);
+            if self.events.len() >= EVENTS_TOGETHER {
+                self.flush()?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Hands on the events that are left. Breaks when events are no longer wanted.
+    fn flush(&mut self) -> ControlFlow<()> {
+        match self.to.blocking_send(std::mem::take(&mut self.events)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
     }
 }
@@ -148,15 +174,21 @@ impl Delivery {
 /// call is dropped.
 async fn read(
     events: &mut SourceEventSender,
-    reader: impl FnOnce(&Delivery) -> Result<State, EngineError> + Send + 'static,
+    reader: impl FnOnce(&mut Delivery) -> Result<State, EngineError> + Send + 'static,
 ) -> Result<State, SourceError> {
-    let (sender, mut found) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-    let reading = spawn_blocking(move || reader(&Delivery(sender)));
+    let (sender, mut found) = mpsc::channel(SOURCE_QUEUE_EVENTS / EVENTS_TOGETHER);
+    let reading = spawn_blocking(move || {
+        let mut delivery = Delivery::new(sender);
+        let state = reader(&mut delivery);
+        // The receiver may have gone.
+        let _ = delivery.flush();
+        state
+    });
     let read = async { read_result(reading.await) };
     // When it fails, it takes no more events, and the reader stops at the next one.
     let send = async move {
-        while let Some(event) = found.recv().await {
-            events.send(event).await?;
+        while let Some(together) = found.recv().await {
+            events.send_all(together).await?;
         }
         Ok::<_, SourceError>(())
     };
@@ -199,7 +231,7 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         let object = Object::from_value(object).expect("an object");
         let (uid, payload) = (object.uid().to_owned(), object.payload().clone());
-        let published = PublishedObject { uid, resource_version: String::new(), payload };
+        let published = PublishedObject::new(uid, String::new(), payload);
         (object.key().clone(), published)
     }
 
@@ -209,13 +241,18 @@ mod tests {
         let mut all: Vec<_> = (0..objects).map(|number| published(number, &json!({}))).collect();
         let keys: Vec<ResourceKey> = all.iter().map(|(key, _)| key.clone()).collect();
         all.insert(1, published(objects, &json!({MANIFEST_ANNOTATION: "c.yaml"})));
-        let (sender, mut found) = mpsc::channel(2 * objects);
-        let state = restore_all(&TwoStreams(all), &Delivery(sender)).expect("readable");
+        let (sender, mut found) = mpsc::channel(objects);
+        let mut delivery = Delivery::new(sender);
+        let state = restore_all(&TwoStreams(all), &mut delivery).expect("readable");
+        assert!(delivery.flush().is_continue());
         let mut sent = Vec::new();
-        while let Ok(event) = found.try_recv() {
-            let SourceEvent::InitApply(object) = event else { panic!("{event:?}") };
-            assert!(state.has(object.key()));
-            sent.push(object.key().clone());
+        while let Ok(together) = found.try_recv() {
+            assert!(together.len() <= EVENTS_TOGETHER);
+            for event in together {
+                let SourceEvent::InitApply(object) = event else { panic!("{event:?}") };
+                assert!(state.has(object.key()));
+                sent.push(object.key().clone());
+            }
         }
         assert!(sent == keys, "{} of {} objects, or another order", sent.len(), keys.len());
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use headwater_event::ResourceKey;
+use headwater_event::{ObjectHash, ResourceKey};
 use headwater_object::Object;
 use headwater_telemetry::error_chain;
 use serde_json::Value;
@@ -66,14 +66,15 @@ impl State {
         published: &PublishedObject,
     ) -> Vec<SourceEvent> {
         if let Some(was) = self.objects.get_mut(&key) {
-            let content = || Digest::of_content(&published.resource_version, &published.payload);
+            let PublishedObject { resource_version, payload_hash, .. } = published;
+            let content = || Digest::of_content(resource_version, payload_hash);
             // Another stream may have it too.
             if was.is_published || *was.uid == *published.uid && was.content == content() {
                 was.is_published = true;
                 return Vec::new();
             }
         }
-        let Some(RestoredObject { object, sent }) = RestoredObject::of(&key, published) else {
+        let Some(RestoredObject { object, sent }) = RestoredObject::of(published) else {
             return Vec::new();
         };
         let now = SentObject { is_published: true, ..sent };
@@ -93,7 +94,7 @@ impl State {
 
     /// Notes that a published object needs what it names.
     pub(super) fn note_needs(&mut self, published: &PublishedObject) {
-        let Ok(object) = Object::from_published(&mut published.versioned_value()) else { return };
+        let Ok(object) = published.object(published.value()) else { return };
         for reference in object.references() {
             if let Some(needed) = self.objects.get_mut(&reference.key) {
                 needed.is_needed = true;
@@ -139,25 +140,24 @@ impl State {
     ) -> Result<Vec<SourceEvent>, String> {
         let key = object.key().clone();
         let before = self.objects.get(&key);
-        let mut value = object.versioned_value();
-        let (object, immutable) = if object.uid().is_empty() {
-            let immutable = immutable_digest(&key, &value, value["spec"].clone()).into();
-            let same = before.filter(|before| before.immutable == immutable);
+        let object = if object.uid().is_empty() {
+            let is_same = |before: &&SentObject| before.immutable == Digest::of_immutable(&object);
+            let same = before.filter(is_same);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
+            let mut value = object.versioned_value();
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.insert("uid".to_owned(), uid.into());
             }
-            (Object::from_value(value).map_err(|error| error_chain(&error))?, immutable)
+            Object::from_value(value).map_err(|error| error_chain(&error))?
         } else {
-            let spec = value["spec"].take();
-            (object, immutable_digest(&key, &value, spec).into())
+            object
         };
         let mut events = Vec::new();
         if let Some(before) = before.filter(|before| *before.uid != *object.uid()) {
             let uid = before.uid.to_string();
             events.push(SourceEvent::Delete { key: key.clone(), uid, cause: cause.clone() });
         }
-        self.objects.insert(key, SentObject::new(&object, immutable));
+        self.objects.insert(key, SentObject::new(&object));
         events.push(SourceEvent::Apply(object, cause.clone()));
         Ok(events)
     }
@@ -182,22 +182,22 @@ impl State {
 }
 
 impl RestoredObject {
-    /// Restores the object at `key`; `None` for one of a manifest.
-    pub(super) fn of(key: &ResourceKey, published: &PublishedObject) -> Option<Self> {
-        let mut value = published.versioned_value();
+    /// Restores an object; `None` for one of a manifest.
+    pub(super) fn of(published: &PublishedObject) -> Option<Self> {
+        let value = published.value();
         if is_from_manifest(&value) {
             return None;
         }
-        let object = Object::from_published(&mut value).ok()?;
-        let spec = value["spec"].take();
-        let sent = SentObject::new(&object, immutable_digest(key, &value, spec).into());
+        let object = published.object(value).ok()?;
+        let sent = SentObject::new(&object);
         Some(Self { object, sent })
     }
 }
 
 impl SentObject {
-    fn new(object: &Object, immutable: Digest) -> Self {
-        let content = Digest::of_content(object.resource_version(), object.payload());
+    fn new(object: &Object) -> Self {
+        let immutable = Digest::of_immutable(object);
+        let content = Digest::of_content(object.resource_version(), object.payload_hash());
         let uid = object.uid().into();
         Self { uid, immutable, content, is_published: false, is_needed: false }
     }
@@ -208,11 +208,14 @@ impl SentObject {
 }
 
 impl Digest {
-    fn of_content(resource_version: &str, payload: &[u8]) -> Self {
+    fn of_content(resource_version: &str, payload: &ObjectHash) -> Self {
         let mut content = blake3::Hasher::new();
-        // No version has a zero byte.
-        content.update(resource_version.as_bytes()).update(&[0]).update(payload);
+        content.update(&payload.0).update(resource_version.as_bytes());
         content.finalize().into()
+    }
+
+    fn of_immutable(object: &Object) -> Self {
+        immutable_digest(object.key(), object.payload()).into()
     }
 }
 
@@ -235,9 +238,8 @@ mod tests {
     #[test]
     fn an_object_that_is_published_as_it_was_accepted_is_not_parsed() {
         let key: ResourceKey = "d/pod/p".parse().expect("a key");
-        let payload = "no JSON".into();
-        let published = PublishedObject { uid: "u".into(), resource_version: "7".into(), payload };
-        let content = Digest::of_content("7", &published.payload);
+        let published = PublishedObject::new("u".into(), "7".into(), "no JSON".into());
+        let content = Digest::of_content("7", &published.payload_hash);
         let sent = SentObject {
             uid: "u".into(),
             immutable: blake3::hash(b"").into(),
@@ -248,7 +250,7 @@ mod tests {
         let mut state = State { objects: HashMap::from([(key.clone(), sent)]) };
         assert!(state.continue_with(key.clone(), &published).is_empty());
         // Another stream has it too, and may have an older form of it.
-        let older = PublishedObject { payload: "{}".into(), ..published };
+        let older = PublishedObject::new("u".into(), "7".into(), "{}".into());
         assert!(state.continue_with(key, &older).is_empty());
         assert!(state.end_takeover().is_empty());
         assert_eq!(state.objects.len(), 1);

@@ -179,11 +179,8 @@ fn published(objects: impl IntoIterator<Item = Value>) -> BTreeMap<ResourceKey, 
         let given = value["metadata"].as_object_mut().expect("a map").entry("uid");
         given.or_insert_with(|| uid.into());
         let object = Object::from_value(value).expect("an object");
-        let published = PublishedObject {
-            uid: object.uid().to_owned(),
-            resource_version: object.resource_version().to_owned(),
-            payload: object.payload().clone(),
-        };
+        let (uid, version) = (object.uid().to_owned(), object.resource_version().to_owned());
+        let published = PublishedObject::new(uid, version, object.payload().clone());
         (object.key().clone(), published)
     });
     objects.collect()

@@ -85,7 +85,7 @@ impl Story {
             let uid = known.unwrap_or_else(|| uid_of(&value));
             value["metadata"]["uid"] = json!(uid);
             let payload = canonical(&value);
-            (key.clone(), PublishedObject { uid, resource_version: String::new(), payload })
+            (key.clone(), PublishedObject::new(uid, String::new(), payload))
         });
         self.published = objects.collect();
     }
@@ -151,7 +151,7 @@ impl Story {
                     let payload = object.payload().clone();
                     self.interest.insert(
                         object.key().clone(),
-                        PublishedObject { uid, resource_version: String::new(), payload },
+                        PublishedObject::new(uid, String::new(), payload),
                     );
                 }
                 SourceEvent::Delete { key, .. } => {
