@@ -223,7 +223,13 @@ impl Twin {
 
     /// The state of the running container of this name is unknown from now on, until a client ends it.
     pub fn lose_state(&self, container: &str) {
-        self.shared.state().lose(container);
+        self.shared.state().lose(container, None);
+    }
+
+    /// The running container of this name ends with `code`, and its state is unknown from now on. The runtime finds the end
+    /// when a client ends the container.
+    pub fn lose_end(&self, container: &str, code: i32) {
+        self.shared.state().lose(container, Some(code));
     }
 
     /// From now on containers of this name are listed and have no status.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::client::CallError;
@@ -48,7 +49,7 @@ pub(crate) fn end(inner: &Arc<Inner>, listed: &Container) {
 }
 
 /// Ends the container, unless the runtime has found its state again meanwhile. That is no failure of the container, unless
-/// its end had been seen before the runtime lost its state.
+/// its end had been seen before the runtime lost its state, or the runtime finds an earlier end when it ends the container.
 async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError> {
     let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
     let status = match inner.client.container_status(request).await {
@@ -62,8 +63,9 @@ async fn end_run(inner: &Inner, id: &str, sandbox: &str) -> Result<(), CallError
     if let Some((_, run)) = inner.run_of(status, sandbox)
         && !has_seen_end(inner, id, &run)
     {
-        let marked = inner.files.mark_interrupted(&run.pod, &run.container, run.attempt).await;
-        if let Err(error) = marked {
+        let Run { pod, container, attempt, .. } = &run;
+        let marked = inner.files.mark_interrupted_from(pod, container, *attempt, Timestamp::now());
+        if let Err(error) = marked.await {
             tracing::warn!(%error, id, "a run in an unknown state counts as a failure");
         }
     }

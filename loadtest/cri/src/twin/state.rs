@@ -359,13 +359,17 @@ impl State {
         Ok(Start::Runs(life))
     }
 
-    /// The state of a running container is unknown from now on, by its name.
-    pub(super) fn lose(&mut self, name: &str) {
+    /// The state of a running container is unknown from now on, by its name. With a code it ends with it now, and the
+    /// runtime finds that end when it is asked to end the container.
+    pub(super) fn lose(&mut self, name: &str, code: Option<i32>) {
         let of_name = |held: &&mut ContainerRecord| {
             held.config.metadata.as_ref().is_some_and(|metadata| metadata.name == name)
                 && held.state == ContainerState::ContainerRunning
         };
         if let Some(held) = self.containers.values_mut().find(of_name) {
+            if let Some(code) = code {
+                held.finish(code, "Error");
+            }
             held.state = ContainerState::ContainerUnknown;
         }
     }
@@ -374,7 +378,10 @@ impl State {
     pub(super) fn end_unknown(&mut self, id: &str) {
         let held = self.containers.get_mut(id);
         if let Some(held) = held.filter(|it| it.state == ContainerState::ContainerUnknown) {
-            held.finish(UNKNOWN_CODE, "Unknown");
+            if held.finished_at == 0 {
+                held.finish(UNKNOWN_CODE, "Unknown");
+            }
+            held.state = ContainerState::ContainerExited;
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use headwater_cri_lab::{
     BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
 };
+use serde_json::Value;
 
 use crate::bench::{is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, until};
 
@@ -62,7 +63,7 @@ async fn a_call_whose_answer_is_lost_makes_nothing_twice_and_leaves_nothing() {
         bench.edge.apply(&pod);
         // With the third run the first one is removed.
         for restarts in 0..3 {
-            let runs = |status: &serde_json::Value| {
+            let runs = |status: &Value| {
                 is_running(status) && status["containerStatuses"][0]["restartCount"] == restarts
             };
             let status = bench.status("web", method, runs).await;
@@ -240,6 +241,24 @@ async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
     assert!(until(again).await.is_some(), "it does not start again");
     bench.status("web", "a running pod", is_running).await;
     bench.delete(&pod).await;
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_the_runtime_finds_when_it_ends_a_container_in_an_unknown_state_counts() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
+    let mut pod = bench.pod("web", "");
+    pod["spec"]["restartPolicy"] = "Never".into();
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    twin.lose_end("web", 3);
+    let has_failed = |status: &Value| status["phase"] == "Failed";
+    let status = bench.status("web", "a failed pod", has_failed).await;
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+    assert_eq!(twin.starts("web"), 1);
     edged.stop().await;
 }
 

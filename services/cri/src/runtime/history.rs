@@ -58,8 +58,9 @@ impl CriRuntime {
         let log = run.falls_back_to_logs.then_some(run.log.as_path());
         let left = files.message(&run.pod, &run.container, run.attempt, log, end.code == 0);
         let words = Some(end.message.clone()).filter(|words| !words.is_empty());
-        let interrupted =
-            end.is_interrupted || files.is_interrupted(&run.pod, &run.container, run.attempt);
+        let is_marked =
+            || files.is_interrupted(&run.pod, &run.container, run.attempt, end.finished_at);
+        let interrupted = end.is_interrupted || is_marked();
         // The runtime had lost the state of the run, which was ended therefore: whether it had started is not known.
         let is_lost = interrupted && end.started_at.is_none() && end.reason != START_ERROR;
         let is_unseen = end.is_unseen() || is_lost;

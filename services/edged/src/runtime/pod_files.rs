@@ -41,7 +41,7 @@ use volumes::Audience;
 /// The file of a run in which the container leaves its termination message.
 const MESSAGE_FILE: &str = "termination-log";
 
-/// The file of a run that ended for the machine's sake.
+/// The file of a run that ended for the machine's sake. It has the time from which an end is no end of its own, or null.
 const INTERRUPTED_FILE: &str = "interrupted";
 
 /// The mark of a run whose start was asked of a runtime.
@@ -273,20 +273,57 @@ impl PodFiles {
         container: &str,
         attempt: u32,
     ) -> Result<(), RuntimeError> {
+        self.write_interruption(pod, container, attempt, None).await
+    }
+
+    /// As [`PodFiles::mark_interrupted`], of a run that may have ended already: one that ended before `from` ended by
+    /// itself.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn mark_interrupted_from(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        from: Timestamp,
+    ) -> Result<(), RuntimeError> {
+        self.write_interruption(pod, container, attempt, Some(from)).await
+    }
+
+    async fn write_interruption(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        from: Option<Timestamp>,
+    ) -> Result<(), RuntimeError> {
         let (files, dir) = (self.0.clone(), self.0.paths.run(pod, container, attempt));
         blocking(move || {
             let base = files.paths.dir();
             durable_file::create_dir(base, &dir).map_err(FileError::new("create", &dir))?;
             let path = dir.join(INTERRUPTED_FILE);
-            durable_file::write(&path, &()).map_err(FileError::new("mark", path))?;
+            durable_file::write(&path, &from).map_err(FileError::new("mark", path))?;
             Ok(())
         })
         .await
     }
 
-    /// Whether a run ends, or ended, for the machine's sake.
-    pub fn is_interrupted(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
-        self.0.paths.run(pod, container, attempt).join(INTERRUPTED_FILE).exists()
+    /// Whether a run that ended at `finished_at` ended for the machine's sake.
+    pub fn is_interrupted(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        attempt: u32,
+        finished_at: Timestamp,
+    ) -> bool {
+        let path = self.0.paths.run(pod, container, attempt).join(INTERRUPTED_FILE);
+        match durable_file::read::<Option<Timestamp>>(&path) {
+            Ok(None) => false,
+            Ok(Some(from)) => from.is_none_or(|from| finished_at >= from),
+            // There is a mark.
+            Err(_) => true,
+        }
     }
 
     /// Marks a run whose start is about to be asked of the runtime. The mark outlives this process, and not a crash of
