@@ -58,12 +58,14 @@ pub(crate) fn prune(object_type: &ObjectType, object: &mut Value) -> bool {
         "node" => None,
         _ => return is_changed,
     };
-    if let Some(fields) = object.as_object_mut() {
-        is_changed |= fields.get("status") != status.as_ref();
-        fields.remove("status");
-        if let Some(status) = status {
-            fields.insert("status".to_owned(), status);
-        }
+    if let Some(fields) = object.as_object_mut()
+        && fields.get("status") != status.as_ref()
+    {
+        is_changed = true;
+        match status {
+            Some(status) => fields.insert("status".to_owned(), status),
+            None => fields.remove("status"),
+        };
     }
     is_changed
 }

@@ -7,7 +7,9 @@ use headwater_cri_lab::{
 };
 use serde_json::Value;
 
-use crate::bench::{is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, until};
+use crate::bench::{
+    Bench, is_running, lose_events, on_a_twin, on_a_twin_that_is_listed_often, until,
+};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -225,16 +227,22 @@ async fn an_end_that_hangs_keeps_no_list_waiting() {
     edged.stop().await;
 }
 
+/// Starts the pod `web`, whose container starts no second time after an end of its own.
+async fn start_once(bench: &Bench) -> Value {
+    let mut pod = bench.pod("web", "");
+    pod["spec"]["restartPolicy"] = "Never".into();
+    bench.edge.apply(&pod);
+    bench.status("web", "a running pod", is_running).await;
+    pod
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_in_an_unknown_state_is_ended_and_starts_again() {
     if !Containerd::is_possible() {
         return;
     }
     let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
-    let mut pod = bench.pod("web", "");
-    pod["spec"]["restartPolicy"] = "Never".into();
-    bench.edge.apply(&pod);
-    bench.status("web", "a running pod", is_running).await;
+    let pod = start_once(&bench).await;
     twin.lose_state("web");
     // That is no failure of the container: it starts again under any restart policy.
     let again = async || (twin.starts("web") > 1).then_some(());
@@ -250,10 +258,7 @@ async fn an_end_that_the_runtime_finds_when_it_ends_a_container_in_an_unknown_st
         return;
     }
     let (_scratch, twin, bench, edged) = on_a_twin_that_is_listed_often().await;
-    let mut pod = bench.pod("web", "");
-    pod["spec"]["restartPolicy"] = "Never".into();
-    bench.edge.apply(&pod);
-    bench.status("web", "a running pod", is_running).await;
+    start_once(&bench).await;
     twin.lose_end("web", 3);
     let has_failed = |status: &Value| status["phase"] == "Failed";
     let status = bench.status("web", "a failed pod", has_failed).await;

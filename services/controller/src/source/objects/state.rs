@@ -140,9 +140,10 @@ impl State {
     ) -> Result<Vec<SourceEvent>, String> {
         let key = object.key().clone();
         let before = self.objects.get(&key);
+        // The UID is no part of it.
+        let immutable = Digest::of_immutable(&object);
         let object = if object.uid().is_empty() {
-            let is_same = |before: &&SentObject| before.immutable == Digest::of_immutable(&object);
-            let same = before.filter(is_same);
+            let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
             let mut value = object.versioned_value();
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -157,7 +158,7 @@ impl State {
             let uid = before.uid.to_string();
             events.push(SourceEvent::Delete { key: key.clone(), uid, cause: cause.clone() });
         }
-        self.objects.insert(key, SentObject::new(&object));
+        self.objects.insert(key, SentObject::new(&object, immutable));
         events.push(SourceEvent::Apply(object, cause.clone()));
         Ok(events)
     }
@@ -189,14 +190,13 @@ impl RestoredObject {
             return None;
         }
         let object = published.object(value).ok()?;
-        let sent = SentObject::new(&object);
+        let sent = SentObject::new(&object, Digest::of_immutable(&object));
         Some(Self { object, sent })
     }
 }
 
 impl SentObject {
-    fn new(object: &Object) -> Self {
-        let immutable = Digest::of_immutable(object);
+    fn new(object: &Object, immutable: Digest) -> Self {
         let content = Digest::of_content(object.resource_version(), object.payload_hash());
         let uid = object.uid().into();
         Self { uid, immutable, content, is_published: false, is_needed: false }
