@@ -215,6 +215,11 @@ impl Twin {
         }
     }
 
+    /// Whether a client follows the events.
+    pub fn is_followed(&self) -> bool {
+        self.shared.happenings.receiver_count() > 0
+    }
+
     /// The event of a sandbox's end comes.
     pub fn report_sandbox_end(&self, sandbox: &str) {
         self.shared

@@ -125,6 +125,9 @@ async fn a_pod_worker_starts_though_an_end_has_no_status_and_waits_for_its_code(
         bench.edge.apply(&job(&bench));
         bench.status("job", "a running pod", is_running).await;
         edged.stop().await;
+        // Its subscription ends after the stop: an event that still reached it would be written down.
+        let is_unfollowed = async || (!twin.is_followed()).then_some(());
+        assert!(until(is_unfollowed).await.is_some(), "the events are still followed");
         silence.begin(&twin, "job");
         twin.end("job", code).await;
         stop_sandbox(&client, sandbox(&client).await).await;
