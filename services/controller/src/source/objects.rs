@@ -39,15 +39,16 @@ mod restoration;
 mod socket;
 mod state;
 
+use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_object::OBJECT_BYTES_MAX;
-use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use self::connection::serve;
 use self::socket::SocketListener;
@@ -123,42 +124,19 @@ impl Source for ObjectsSocket {
         // Connections end with this call, however it ends.
         let stop = stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
-        events.send(SourceEvent::Init).await?;
-        let listing = restoration::list(published, &mut events);
-        let Some(listed) = stop.run_until_cancelled(listing).await else { return Ok(()) };
-        let state = listed?;
-        events.send(SourceEvent::InitDone).await?;
-        let mut owner = StateOwner { state, events, role: workloads.role, answered: 0 };
-        // The role may be known already.
-        owner.role.mark_changed();
-        let (requests, mut pending) = mpsc::channel(REQUESTS_MAX);
-        let connections = TaskTracker::new();
-        loop {
+        let serving = async {
+            events.send(SourceEvent::Init).await?;
+            let state = restoration::list(published, &mut events).await?;
+            events.send(SourceEvent::InitDone).await?;
+            let owner = StateOwner { state, events, role: workloads.role, answered: 0 };
+            let (requests, pending) = mpsc::channel(REQUESTS_MAX);
+            // Connections are accepted, and refused, also while the owner waits for the controller.
             tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                Ok(()) = owner.role.changed() => {
-                    let Some(noted) = stop.run_until_cancelled(owner.note_role()).await else {
-                        return Ok(());
-                    };
-                    noted?;
-                }
-                accepted = listener.accept() => match accepted {
-                    Ok(stream) => open(stream, &connections, &requests, &stop),
-                    Err(error) => {
-                        tracing::warn!(%error, "the objects socket cannot accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(PendingRequest { request, response }) = pending.recv() => {
-                    let Some(outcome) = stop.run_until_cancelled(owner.apply(request)).await else {
-                        return Ok(());
-                    };
-                    let outcome = outcome?;
-                    // A connection that has ended needs no response.
-                    let _ = response.send(outcome);
-                }
+                ended = owner.serve(pending) => ended,
+                never = accept_connections(&listener, &requests, &stop) => match never {},
             }
-        }
+        };
+        stop.run_until_cancelled(serving).await.unwrap_or(Ok(()))
     }
 }
 
@@ -194,6 +172,28 @@ impl From<SocketError> for SourceError {
 }
 
 impl StateOwner {
+    /// Applies requests and answers takeovers, one after the other, until nothing can come any more.
+    async fn serve(
+        mut self,
+        mut pending: mpsc::Receiver<PendingRequest>,
+    ) -> Result<(), SourceError> {
+        // The role may be known already.
+        self.role.mark_changed();
+        loop {
+            tokio::select! {
+                Ok(()) = self.role.changed() => {
+                    self.note_role().await?;
+                }
+                Some(PendingRequest { request, response }) = pending.recv() => {
+                    let outcome = self.apply(request).await?;
+                    // A connection that has ended needs no response.
+                    let _ = response.send(outcome);
+                }
+                else => return Ok(()),
+            }
+        }
+    }
+
     /// Applies a request. When this returns `Ok`, the controller has what follows from it; the inner error is why
     /// it was refused.
     async fn apply(&mut self, request: Request) -> Result<Result<(), String>, SourceError> {
@@ -223,22 +223,34 @@ impl StateOwner {
     }
 }
 
-fn open(
-    stream: UnixStream,
-    connections: &TaskTracker,
+/// Accepts connections for ever. Each has a place, or is refused.
+async fn accept_connections(
+    listener: &SocketListener,
     requests: &mpsc::Sender<PendingRequest>,
     stop: &CancellationToken,
-) {
-    let is_full = connections.len() >= CONNECTIONS_MAX;
-    let (requests, stop) = (requests.clone(), stop.clone());
-    connections.spawn(async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            ended = serve(stream, requests, is_full) => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "objects connection ended");
-                }
+) -> Infallible {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                let place = places.clone().try_acquire_owned().ok();
+                open(serve(stream, requests.clone(), place), stop.clone());
             }
+            Err(error) => {
+                tracing::warn!(%error, "the objects socket cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn open(
+    connection: impl Future<Output = io::Result<()>> + Send + 'static,
+    stop: CancellationToken,
+) {
+    tokio::spawn(async move {
+        if let Some(Err(error)) = stop.run_until_cancelled(connection).await {
+            tracing::debug!(%error, "objects connection ended");
         }
     });
 }

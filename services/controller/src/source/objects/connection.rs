@@ -4,22 +4,24 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::line::{Response, read_line};
 use super::{CONNECTIONS_MAX, LINE_BYTES_MAX, PendingRequest};
 
-/// Serves a connection until it ends.
+/// Serves a connection until it ends; refuses one without a place.
 pub(super) async fn serve(
     stream: UnixStream,
     requests: mpsc::Sender<PendingRequest>,
-    is_full: bool,
+    place: Option<OwnedSemaphorePermit>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
-    if is_full {
+    // It is dropped before the writer, whose drop ends the response: a client that has read the whole response finds its
+    // place free.
+    let Some(_place) = place else {
         let error = format!("{CONNECTIONS_MAX} connections are open already: try later");
         return writer.write_all(&encode(&Response::Closed { error })).await;
-    }
+    };
     let mut reader = BufReader::new(reader);
     let mut buffer = Vec::new();
     let (mut lines, mut accepted) = (0, 0);
@@ -92,4 +94,37 @@ fn encode(response: &Response) -> Vec<u8> {
     let mut line = serde_json::to_vec(response).unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::Shutdown;
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Connections that begin as soon as the one before has ended. With a place that was free too late, one of the first ten
+    /// had none.
+    const CONNECTIONS: usize = 1_000;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_client_that_has_read_the_whole_response_finds_its_place_free() {
+        let places = Arc::new(Semaphore::new(1));
+        for number in 0..CONNECTIONS {
+            let (client, server) = UnixStream::pair().expect("a connection");
+            let place = places.clone().try_acquire_owned().ok();
+            assert!(place.is_some(), "connection {number} has no place");
+            let (requests, _pending) = mpsc::channel(1);
+            tokio::spawn(serve(server, requests, place));
+            let mut client = client.into_std().expect("a socket");
+            client.set_nonblocking(false).expect("it can block");
+            client.shutdown(Shutdown::Write).expect("it is open");
+            let mut response = String::new();
+            client.read_to_string(&mut response).expect("a response");
+            assert_eq!(response, "{\"lines\":0,\"accepted\":0,\"refused\":0}\n");
+        }
+    }
 }

@@ -10,12 +10,16 @@ use headwater_event::ResourceKey;
 use headwater_object::Object;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 use super::*;
 use crate::source::{PublishedObject, SourceEvent, Takeover};
 
 /// How long anything here may take: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many events wait for the controller.
+const EVENTS_MAX: usize = 4;
 
 struct Running {
     folder: tempfile::TempDir,
@@ -28,7 +32,7 @@ struct Running {
 impl Running {
     async fn start(published: BTreeMap<ResourceKey, PublishedObject>) -> (Self, Vec<String>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (sender, events) = mpsc::channel(4);
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
         let stop = CancellationToken::new();
         let source = Box::new(ObjectsSocket::new(folder.path().join("objects.sock")));
         let mut context = SourceContext::detached(published, sender, &stop);
@@ -80,7 +84,8 @@ impl Running {
     async fn stopped(self) {
         self.stop.cancel();
         let ended = tokio::time::timeout(PATIENCE, self.ended).await.expect("in time");
-        ended.expect("no panic").expect("asked to");
+        let ended = ended.expect("no panic");
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.is_stop()), "asked to");
         assert!(!self.folder.path().join("objects.sock").exists(), "the socket is gone");
     }
 }
@@ -159,6 +164,32 @@ async fn the_largest_object_passes_and_a_larger_one_is_refused_by_name() {
     assert_eq!(events, ["+default/configmap/fits"]);
     assert!(answers[0]["error"].as_str().expect("text").starts_with("default/configmap/large: "));
     source.stopped().await;
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_refused_also_while_the_controller_takes_no_events() {
+    let (running, _) = Running::start(BTreeMap::new()).await;
+    let connect = async || UnixStream::connect(running.socket()).await.expect("listening");
+    let mut slow = connect().await;
+    let object = |number: usize| json!({"object": secret(&format!("s{number}"))});
+    let objects: Vec<_> = (0..2 * EVENTS_MAX).map(object).collect();
+    slow.write_all(&lines(&objects)).await.expect("taken");
+    tokio::time::timeout(PATIENCE, async {
+        while running.events.len() < EVENTS_MAX {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the queue of events fills");
+    let mut idle = Vec::new();
+    for _ in 1..CONNECTIONS_MAX {
+        idle.push(connect().await);
+    }
+    let mut answer = String::new();
+    let refusal = async { connect().await.read_to_string(&mut answer).await };
+    tokio::time::timeout(PATIENCE, refusal).await.expect("in time").expect("answered");
+    assert!(answer.contains("connections are open already"), "{answer}");
+    running.stopped().await;
 }
 
 #[tokio::test]
