@@ -164,15 +164,18 @@ async fn deployed(act_as: ActAs) -> (ControlPlane, Account) {
     let access = Access::Kubeconfig { file, context: None };
     let connection = access.connect().await.expect("a client");
     let end = Instant::now() + KNOWN_WITHIN;
+    let mut attempt = 0;
     loop {
         let missing = missing(&connection, act_as).await;
-        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        // Another one each time: the policy admits a label that the pod got before the policy was known.
+        let label = json!({"metadata": {"labels": {"attempt": attempt.to_string()}}});
         let (code, _) = account.patch(None, &format!("{PODS}/p1"), MERGE, label).await;
         if missing.is_empty() && code == 422 {
             return (cluster, account);
         }
         assert!(Instant::now() < end, "a label: {code}, missing {missing:?}");
         tokio::time::sleep(POLL).await;
+        attempt += 1;
     }
 }
 
