@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
-use crate::running::WAIT;
+use crate::running::{Running, WAIT};
 
 /// How the names of what is never touched begin.
 pub const ANCHORS: &str = "anchor";
@@ -193,12 +193,20 @@ impl Restless {
         crew.len() == wanted_crew.len() && others == wanted
     }
 
-    /// The last word of the ConfigMap that every node has.
+    /// Waits until every node has the last word of the ConfigMap that all have. `when` is for the message.
     ///
     /// # Panics
-    /// When it does not rest.
-    pub fn word(&self) -> String {
-        self.world.as_ref().expect("at rest").word.to_string()
+    /// When it does not rest, or a node does not have the word in [`WAIT`].
+    pub fn wait_for_word(&self, running: &Running, when: &str) {
+        let world = self.world.as_ref().expect("at rest");
+        let word = world.word.to_string();
+        for node in &world.nodes {
+            running.wait_for(&format!("the last word at {node}, {when}"), |running| {
+                let maps = running.items(&["get", "configmaps", "--node", node]);
+                let words = maps.iter().find(|map| map["metadata"]["name"] == "words")?;
+                (words["data"]["word"] == word).then_some(())
+            });
+        }
     }
 }
 

@@ -20,7 +20,6 @@ use headwater_e2e::containers::{Container, Tree, containers};
 use headwater_e2e::invariants::Invariants;
 use headwater_e2e::restless::{ANCHORS, Restless, marker};
 use headwater_e2e::running::{Running, WAIT, processes_in};
-use headwater_event::NodeName;
 use serde_json::Value;
 
 use moment::Moment;
@@ -95,7 +94,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
     let again = format!("at the end ({SEED}={})", chance.seed());
     let deadline = Instant::now() + WAIT;
     loop {
-        settled(&running, &restless);
+        settled(&running, &restless, &again);
         assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
         witness.attend(&running);
         running.kill();
@@ -108,7 +107,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
     }
 
     running.start_again();
-    settled(&running, &restless);
+    settled(&running, &restless, &again);
     let status = running.interrupt();
     check_exit("up", status.code()).expect("as designed");
     check_words("up", &running.output()).expect("no panic");
@@ -118,7 +117,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
 
 /// Waits until the cloud and the machine agree on what is to run, and that is what the source
 /// says.
-fn settled(running: &Running, restless: &Restless) {
+fn settled(running: &Running, restless: &Restless, again: &str) {
     running.wait_until_in_step();
     running.wait_for("the pods that the source names, and their containers", |running| {
         let pods = running.items(&["get", "pods", "-A"]);
@@ -138,13 +137,7 @@ fn settled(running: &Running, restless: &Restless) {
             .collect();
         reported.iter().eq(found).then_some(())
     });
-    for node in NODES {
-        let node: NodeName = node.parse().expect("a node");
-        let maps = running.items(&["get", "configmaps", "--node", node.as_str()]);
-        let words = maps.iter().find(|map| map["metadata"]["name"] == "words");
-        let word = words.map(|map| map["data"]["word"].clone()).unwrap_or_default();
-        assert_eq!(word, restless.word(), "{node} has the last word");
-    }
+    restless.wait_for_word(running, again);
 }
 
 /// The containers of a pod that run, as the cloud says.

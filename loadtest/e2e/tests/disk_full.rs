@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use headwater_check::panic::check_words;
 use headwater_e2e::containers::containers;
@@ -12,9 +12,6 @@ use headwater_e2e::running::Running;
 use headwater_e2e::small_disk::SmallDisk;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-/// How long a node may take to go on by itself once there is room. It tries every 15 s.
-const RECOVERY_MAX: Duration = Duration::from_secs(60);
 
 /// The size of the small disk.
 const DISK_MIB: u64 = 48;
@@ -146,7 +143,6 @@ fn an_edge_whose_disk_is_full(left: u64) {
     running.wait_for("it to go on", |running| (word(running, "node-1")? >= n).then_some(()));
     running.wait_until_in_step();
     println!("went on {:?} after there was room", began.elapsed());
-    assert!(began.elapsed() < RECOVERY_MAX, "{:?}", began.elapsed());
     assert_eq!(node(&running, "node-1")["disk"]["state"], "ok");
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
     assert_eq!(containers(&running.data()), pods, "the same processes still");

@@ -125,14 +125,7 @@ fn a_power_cut_at_any_moment_loses_nothing_that_anybody_was_shown() {
         let anchors = runs.iter().filter(|found| anchored(*found)).count();
         (restless.names_are(&names) && anchors == NODES.len()).then_some(())
     });
-    // A node has it a moment after the cloud.
-    for node in NODES {
-        running.wait_for(&format!("the last word at {node}, {again}"), |running| {
-            let maps = running.items(&["get", "configmaps", "--node", node]);
-            let words = maps.iter().find(|map| map["metadata"]["name"] == "words")?;
-            (words["data"]["word"] == restless.word()).then_some(())
-        });
-    }
+    restless.wait_for_word(&running, &again);
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
     println!("{} cuts: {lost:?}; {:?}", rounds(), machine.disk.counts());
     assert!(lost.bytes > 0 && lost.entries > 0, "the disk forgets: {lost:?}");

@@ -149,7 +149,7 @@ pub enum SocketError {
         /// Its path.
         socket: String,
         /// The system's error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Another process listens on the socket.
     #[error(

@@ -106,7 +106,9 @@ async fn a_driver_that_is_a_pod_ends_after_the_volumes_of_other_pods_are_taken_b
             "trap 'echo {name} >> {order}; exit 0' TERM; echo {name} >> {ready}; \
              while true; do sleep 0.02; done"
         );
-        bench.edge.apply(&script_pod(name, name, &script));
+        let mut pod = script_pod(name, name, &script);
+        pod["spec"]["terminationGracePeriodSeconds"] = GRACE.as_secs().into();
+        bench.edge.apply(&pod);
     }
     let edged = bench.edged().await;
     for name in ["driver", "user"] {
@@ -148,6 +150,7 @@ async fn hooks_run_and_sidecars_end_last_although_no_edge_names_the_pods() {
         json!({"name": name, "restartPolicy": "Always", "command": command})
     };
     let mut pod = script_pod("web", "u1", &script("main"));
+    pod["spec"]["terminationGracePeriodSeconds"] = GRACE.as_secs().into();
     let hook = format!("echo hook >> {}", order.display());
     pod["spec"]["containers"][0]["lifecycle"] =
         json!({"preStop": {"exec": {"command": ["sh", "-c", hook]}}});

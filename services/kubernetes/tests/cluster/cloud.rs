@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Kubectl as _, POLL, config, control_plane, node, object};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) fn request(node: &str, verb: RequestVerb, key: &str, body: Value) -> NodeRequest {
     NodeRequest {

@@ -35,7 +35,7 @@ async fn another_cluster_stops_the_source_and_removes_nothing() {
             trouble.contains("another cluster") && trouble.contains("--allow-other-cluster")
         })
     };
-    running.troubles(Duration::from_secs(20), "stop", stopped).await;
+    running.troubles(Duration::from_secs(90), "stop", stopped).await;
     assert!(running.controller.readiness().check().is_err());
     world.has("node/gw", &KEYS).await;
     assert_eq!(world.removals().await, [""; 0]);

@@ -132,10 +132,11 @@ async fn a_partition_without_enough_replicas_is_suspended_and_the_others_go_on()
     let mut plan = plan(&Settings { partitions: 2, ..Settings::default() });
     (plan.replicas, plan.replicas_min) = (2, 2);
     kafka.make_on("split", &plan, &BROKERS).await;
-    // A broker that waits for the absent replica delays the other partition by one request.
+    // A broker that waits for the absent replica delays the other partition by one request. The rest is for a controller of
+    // the brokers that is elected anew.
     let settings = KafkaSettings {
-        delivery_timeout: Duration::from_secs(10),
-        request_timeout: Duration::from_secs(2),
+        delivery_timeout: Duration::from_secs(30),
+        request_timeout: Duration::from_secs(5),
         ..kafka.settings("split")
     };
     let mut owner = Owner::new(Arc::new(KafkaLog::new(settings).expect("good settings"))).await;

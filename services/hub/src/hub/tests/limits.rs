@@ -234,7 +234,7 @@ async fn the_edge_of_an_old_session_connects_again_and_continues() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_takes_nothing_loses_its_session_and_resumes() {
     let cloud = cloud_with_a_large_node(&["a", "b"]).await;
-    let within = Duration::from_secs(2);
+    let within = Duration::from_secs(5);
     let limits = HubLimits { outbound_messages_max: 1, outbound_within: within, ..limits() };
     let hub = hub_within(&cloud, limits).await;
     let mut edge = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;

@@ -350,7 +350,7 @@ async fn a_rejected_handshake_is_counted_by_its_reason() {
 async fn a_connection_without_handshake_delays_no_other_and_is_closed() {
     let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
-    let limits = HubLimits { handshake_within: Duration::from_secs(2), ..limits() };
+    let limits = HubLimits { handshake_within: Duration::from_secs(5), ..limits() };
     let (hub, registry) = hub_with(&cloud, &issuer, limits).await;
     let mut silent = TcpStream::connect(hub.address()).await.expect("the hub listens");
     connect(&hub, &issuer, "a").await;
@@ -369,7 +369,7 @@ async fn a_session_ends_with_its_certificate() {
     let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
-    let connector = issuer.lasting("headwater://node/a", Duration::from_secs(5));
+    let connector = issuer.lasting("headwater://node/a", Duration::from_secs(10));
     let wire = secure(&hub, &connector).await.expect("a session");
     let mut edge = TestEdge::over(wire, identity("a", 1, 1), BTreeMap::new()).await;
     edge.receive_until("a welcome", TestEdge::is_open).await;

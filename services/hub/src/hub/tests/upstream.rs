@@ -6,6 +6,9 @@ use headwater_log::{MemorySettings, PartitionFault};
 
 use super::*;
 
+/// The silence that a hub allows here: longer than this process waits for a processor.
+const SILENCE_MS_MAX: u64 = 5_000;
+
 /// The names of two nodes whose streams are in partitions 0 and 1 of two.
 fn two_nodes() -> [String; 2] {
     [0, 1].map(|partition| {
@@ -28,7 +31,7 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
     let [stalled_node, healthy_node] = two_nodes();
     let mut cloud = TestCloud::new(&[&stalled_node, &healthy_node]).await;
     // An edge whose messages wait is not silent.
-    let settings = HubSettings { silence_ms_max: 1_500, ..settings() };
+    let settings = HubSettings { silence_ms_max: SILENCE_MS_MAX, ..settings() };
     let limits = HubLimits { upstream_groups_max: 1, ..limits() };
     let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings, limits).await;
     let mut stalled = connected(&hub, &stalled_node).await;
@@ -46,8 +49,9 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
     let reports = cloud.reports(healthy.node()).await;
     assert_eq!(reports.len(), 20, "each report is appended once");
     let stream = format!("node/{stalled_node}");
-    // The hub looks for silence when it sends a heartbeat.
-    for heartbeats in stalled.heartbeats..stalled.heartbeats + 4 {
+    // The hub looks for silence when it sends a heartbeat. It sends them for longer than the silence that it allows.
+    let heartbeats_of_silence = usize::try_from(SILENCE_MS_MAX / HEARTBEAT_MS).expect("few");
+    for heartbeats in stalled.heartbeats..=stalled.heartbeats + heartbeats_of_silence {
         let seq = stalled.seq(&stream);
         cloud.set(&stream, "one", Some(format!("{{\"n\":{seq}}}"))).await;
         let came = |edge: &TestEdge| edge.seq(&stream) > seq && edge.heartbeats > heartbeats;
