@@ -96,10 +96,14 @@ async fn a_container_that_takes_too_much_memory_is_reported_so() {
     let Some(containerd) = start() else { return };
     let bench = Bench::new(containerd.socket());
     let edged = bench.edged().await;
-    let mut pod = bench.pod("greedy", "exec tail /dev/zero");
+    // containerd looks for a lack of memory from the end of the start on.
+    let waits = "until test -e /notes/go; do sleep 0.1; done; exec tail /dev/zero";
+    let mut pod = bench.pod("greedy", waits);
     pod["spec"]["restartPolicy"] = json!("Never");
     pod["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": MEMORY}});
     bench.edge.apply(&pod);
+    bench.status("greedy", "a running pod", is_running).await;
+    fs::write(bench.notes().join("go"), "").expect("written");
     let status = bench.status("greedy", "its end", |status| status["phase"] == "Failed").await;
     let is_oom = |status: &Value| {
         status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"

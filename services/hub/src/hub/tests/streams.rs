@@ -233,7 +233,7 @@ async fn a_stream_is_taken_once_and_by_the_node_that_was_dialed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_sends_nothing_after_a_dial_does_not_respond() {
-    const RECEIPT_WITHIN: Duration = Duration::from_secs(5);
+    const RECEIPT_WITHIN: Duration = Duration::from_secs(3);
     let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let limits = HubLimits { dial_receipt_within: RECEIPT_WITHIN, ..limits() };
