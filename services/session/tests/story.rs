@@ -210,6 +210,22 @@ fn another_hash_stops_the_stream_until_a_snapshot() {
 }
 
 #[test]
+fn a_snapshot_with_another_hash_ends_the_session_unless_another_one_has_arrived() {
+    let mut edge = open_edge();
+    edge.step(pushed(push(PushMode::Snapshot, 0, 6)));
+    edge.step(pushed(push(PushMode::Snapshot, 0, 7)));
+    let applied =
+        |to, of| EdgeInput::Applied { stream: private(), checkpoint: at(to), hash: hash(of) };
+    assert_eq!(edge.step(applied(6, 2)), [], "the second one decides");
+    assert_eq!(edge.step(applied(7, 1)), []);
+    assert_eq!(edge.streams().next().and_then(|held| held.applied), Some(at(7)));
+    edge.step(pushed(push(PushMode::Snapshot, 0, 8)));
+    let fault = PushFault::Snapshot { expected: hash(1), found: hash(2) };
+    let end = EdgeCloseReason::Push { stream: private(), fault };
+    assert_eq!(edge.step(applied(8, 2)), [EdgeOutput::Close(end)]);
+}
+
+#[test]
 fn a_restored_disk_raises_its_boot_number_before_it_connects_again() {
     let (mut edge, _) = greeting_edge();
     let known = identity(7);

@@ -103,7 +103,7 @@ pub(super) enum ApplyOutcome {
         /// Whether parts are staged that will not be completed.
         unstage: bool,
     },
-    /// The hash of a snapshot differs: the stream is stopped now.
+    /// The hash of a snapshot differs, and no other push begins anew: the stream is stopped now.
     BadSnapshot {
         /// The hash in the log.
         expected: StateHash,
@@ -214,15 +214,15 @@ impl StreamReceiver {
             return Some(ApplyOutcome::Visible(push.assignment));
         }
         let expected = push.hash;
-        if push.mode == PushMode::Snapshot {
-            self.stop(to.seq);
-            return Some(ApplyOutcome::BadSnapshot { expected });
-        }
         if self.is_resetting() {
             while self.pending.front().is_some_and(|push| !push.mode.begins_anew()) {
                 self.pending.pop_front();
             }
             return Some(ApplyOutcome::Superseded);
+        }
+        if push.mode == PushMode::Snapshot {
+            self.stop(to.seq);
+            return Some(ApplyOutcome::BadSnapshot { expected });
         }
         let unstage = self.staged.is_some();
         self.is_in_old_history |= push.mode.begins_anew();

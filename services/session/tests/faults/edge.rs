@@ -44,8 +44,9 @@ pub(crate) struct Edge {
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
     staged: BTreeMap<StreamId, (RemovalRuns, Vec<Change>)>,
-    /// Streams in which a push led to a wrong state: only a push that begins anew applies.
-    broken: BTreeSet<StreamId>,
+    /// Streams in which a push of this mode led to a wrong state: only a push that begins anew
+    /// applies.
+    broken: BTreeMap<StreamId, PushMode>,
     /// The session's outputs that the shell has not executed yet, in order.
     pub(crate) work: VecDeque<EdgeOutput>,
     /// The next push leads to a wrong state.
@@ -75,7 +76,7 @@ impl Edge {
             outbox: BTreeMap::new(),
             reported: 0,
             staged: BTreeMap::new(),
-            broken: BTreeSet::new(),
+            broken: BTreeMap::new(),
             work: VecDeque::new(),
             miscomputes: false,
             once: Once::default(),
@@ -260,7 +261,7 @@ impl Edge {
         if begins_anew && push.part == 0 {
             self.broken.remove(&stream);
         }
-        if self.broken.contains(&stream) {
+        if self.broken.contains_key(&stream) {
             return;
         }
         let staged = self.staged.entry(stream.clone()).or_default();
@@ -295,7 +296,7 @@ impl Edge {
             let replica = Replica { checkpoint: Some(push.to), hash, state };
             self.disk.streams.insert(stream.clone(), replica);
         } else {
-            self.broken.insert(stream.clone());
+            self.broken.insert(stream.clone(), push.mode);
         }
         self.step(EdgeInput::Applied { stream, checkpoint: push.to, hash });
     }
@@ -339,11 +340,13 @@ impl Edge {
         deletions.check(stream, before, after).expect("I14");
     }
 
-    /// Whether a push that begins this stream anew waits for its application.
-    pub(crate) fn awaits_beginning(&self, stream: &StreamId) -> bool {
-        self.work.iter().any(|work| match work {
+    /// Whether the edge is in an older history of the stream than the hub: a push that begins the
+    /// stream anew waits for its application, or led to a wrong state.
+    pub(crate) fn is_in_old_history(&self, stream: &StreamId) -> bool {
+        let is_pending = self.work.iter().any(|work| match work {
             EdgeOutput::Apply(push) => push.stream == *stream && push.mode.begins_anew(),
             _ => false,
-        })
+        });
+        is_pending || self.broken.get(stream).is_some_and(|mode| mode.begins_anew())
     }
 }

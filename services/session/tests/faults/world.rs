@@ -421,7 +421,7 @@ impl World {
                 };
                 // Seqs of two histories are not comparable.
                 if is_beginning_under_way
-                    || edge.awaits_beginning(stream)
+                    || edge.is_in_old_history(stream)
                     || held.applied.map(|applied| applied.log_id) != sent.log_id
                 {
                     continue;
