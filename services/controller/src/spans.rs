@@ -32,7 +32,8 @@ pub(crate) fn source_change(
 pub(crate) fn appends(drafts: &mut [Draft], partitions: u32) -> Vec<(usize, Span)> {
     let mut spans = Vec::new();
     for (place, draft) in drafts.iter_mut().enumerate() {
-        let Some(parent) = draft.traceparent.as_deref() else { continue };
+        let parent = draft.traceparent.as_deref().filter(|_| has_exporter());
+        let Some(parent) = parent else { continue };
         let span = tracing::info_span!(
             "append",
             stream = %draft.stream,
@@ -63,7 +64,7 @@ pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[EventPosition]) {
 
 /// The span of a report that is in a trace. It ends when the picture has the report.
 pub(crate) fn fold_report(recorded: &StoredRecord, report: ReportId, kind: &str) -> Option<Span> {
-    let parent = recorded.record.traceparent.as_deref()?;
+    let parent = recorded.record.traceparent.as_deref().filter(|_| has_exporter())?;
     let span = tracing::info_span!(
         "fold report",
         %report,

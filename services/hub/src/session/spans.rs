@@ -5,14 +5,14 @@
 
 use headwater_event::NodeName;
 use headwater_session::message::{Push, PushMode};
-use headwater_telemetry::{continue_from, traceparent};
+use headwater_telemetry::{continue_from, has_exporter, traceparent};
 use tracing::Span;
 
 /// Starts a span for each traced event of a push, and sends the event on in the context of its
 /// span. The caller drops the spans when the transport has the push.
 pub(super) fn push(push: &mut Push, node: &NodeName) -> Vec<Span> {
     let mut spans = Vec::new();
-    if push.mode != PushMode::Tail {
+    if push.mode != PushMode::Tail || !has_exporter() {
         return spans;
     }
     let (stream, from, to) = (&push.stream, push.from, push.to.seq);

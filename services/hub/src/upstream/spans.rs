@@ -2,7 +2,7 @@
 
 use headwater_event::{NodeName, Partition, Report};
 use headwater_log::UPSTREAM_TOPIC;
-use headwater_telemetry::{continue_from, messaging, traceparent};
+use headwater_telemetry::{continue_from, has_exporter, messaging, traceparent};
 use tracing::Span;
 
 /// Starts the span of a traced report, and lets the report continue in its context. The caller
@@ -12,7 +12,7 @@ pub(super) fn append_report(
     node: &NodeName,
     partition: Partition,
 ) -> Option<Span> {
-    let parent = report.traceparent.as_deref()?;
+    let parent = report.traceparent.as_deref().filter(|_| has_exporter())?;
     let span = tracing::info_span!(
         "append report",
         %node,
