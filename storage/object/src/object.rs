@@ -99,7 +99,7 @@ impl Object {
 
     /// Returns the object of a published payload, whose shape was checked before it was published. The payload stays as
     /// it is, unless this build fills in more or replicates less than the build that published it. `payload_hash` is its
-    /// BLAKE3 hash, and `value` its value.
+    /// BLAKE3 hash, and `value` its value, which becomes that of the object.
     ///
     /// # Errors
     /// When the value has no valid name or type, or is too large.
@@ -107,18 +107,18 @@ impl Object {
         payload: &Bytes,
         payload_hash: &ObjectHash,
         resource_version: &str,
-        mut value: Value,
+        value: &mut Value,
     ) -> Result<Self, ObjectError> {
-        let (object_type, key) = identify(&value)?;
+        let (object_type, key) = identify(value)?;
         let version = match resource_version {
             // An earlier version of Headwater has it in the payload.
-            "" => resource_version_of(&value).to_owned(),
+            "" => resource_version_of(value).to_owned(),
             version => version.to_owned(),
         };
-        let is_changed = fill_in(object_type, &mut value) | prune(object_type, &mut value);
+        let is_changed = fill_in(object_type, value) | prune(object_type, value);
         let payload =
-            if is_changed { hashed(canonical(&value)) } else { (payload.clone(), *payload_hash) };
-        Self::of_payload((object_type, key, version), payload, &value)
+            if is_changed { hashed(canonical(value)) } else { (payload.clone(), *payload_hash) };
+        Self::of_payload((object_type, key, version), payload, value)
     }
 
     /// Returns the object of the type `object_type` that a Kubernetes API sent. The API has checked it

@@ -41,11 +41,11 @@ impl PublishedObject {
         serde_json::from_slice(&self.payload).unwrap_or_default()
     }
 
-    /// The object; `value` is the payload as a value.
+    /// The object; `value` is the payload as a value, and becomes that of the object.
     ///
     /// # Errors
     /// As [`Object::from_published`].
-    pub(super) fn object(&self, value: Value) -> Result<Object, ObjectError> {
+    pub(super) fn object(&self, value: &mut Value) -> Result<Object, ObjectError> {
         let Self { resource_version, payload, payload_hash, .. } = self;
         Object::from_published(payload, payload_hash, resource_version, value)
     }

@@ -154,8 +154,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 /// The object of a published payload.
 fn published(payload: &Bytes, resource_version: &str) -> Result<Object, ObjectError> {
-    let value = serde_json::from_slice(payload).expect("JSON");
-    Object::from_published(payload, &ObjectHash::of(payload), resource_version, value)
+    let mut value = serde_json::from_slice(payload).expect("JSON");
+    Object::from_published(payload, &ObjectHash::of(payload), resource_version, &mut value)
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl State {
 
     /// Notes that a published object needs what it names.
     pub(super) fn note_needs(&mut self, published: &PublishedObject) {
-        let Ok(object) = published.object(published.value()) else { return };
+        let Ok(object) = published.object(&mut published.value()) else { return };
         for reference in object.references() {
             if let Some(needed) = self.objects.get_mut(&reference.key) {
                 needed.is_needed = true;
@@ -141,7 +141,7 @@ impl State {
         let key = object.key().clone();
         let before = self.objects.get(&key);
         // The UID is no part of it.
-        let immutable = Digest::of_immutable(&object);
+        let immutable = Digest::of_immutable(&key, &object.value());
         let object = if object.uid().is_empty() {
             let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
@@ -185,12 +185,12 @@ impl State {
 impl RestoredObject {
     /// Restores an object; `None` for one of a manifest.
     pub(super) fn of(published: &PublishedObject) -> Option<Self> {
-        let value = published.value();
+        let mut value = published.value();
         if is_from_manifest(&value) {
             return None;
         }
-        let object = published.object(value).ok()?;
-        let sent = SentObject::new(&object, Digest::of_immutable(&object));
+        let object = published.object(&mut value).ok()?;
+        let sent = SentObject::new(&object, Digest::of_immutable(object.key(), &value));
         Some(Self { object, sent })
     }
 }
@@ -214,8 +214,8 @@ impl Digest {
         content.finalize().into()
     }
 
-    fn of_immutable(object: &Object) -> Self {
-        immutable_digest(object.key(), object.payload()).into()
+    fn of_immutable(key: &ResourceKey, object: &Value) -> Self {
+        immutable_digest(key, object).into()
     }
 }
 
