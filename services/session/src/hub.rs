@@ -377,7 +377,12 @@ impl HubSession {
 
     fn diverged(&mut self, divergence: &Divergence) -> Result<(), HubCloseReason> {
         let received_bytes = self.window.received();
-        let Some(sender) = self.sender_mut(&divergence.stream) else { return Ok(()) };
+        let Some(sender) = self.sender_mut(&divergence.stream) else {
+            // The fold may not have the node's assignment yet. The edge reports a divergence once, so
+            // the stream will begin with a snapshot.
+            self.hello_positions.remove(&divergence.stream);
+            return Ok(());
+        };
         if sender.diverged(received_bytes) {
             self.resets += 1;
         }

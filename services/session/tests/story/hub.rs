@@ -6,9 +6,9 @@ use headwater_event::{
     WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, DialSupport, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal,
-    RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError,
-    RequestVerb,
+    Ack, DialSupport, Divergence, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode,
+    Refusal, RefusalCode, RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request,
+    RequestError, RequestVerb,
 };
 use headwater_session::{
     HubCloseReason, HubInput, HubOutput, HubSession, HubSettings, MemorySource, Readiness,
@@ -29,18 +29,23 @@ pub(crate) fn source(events: u64, names: u64) -> MemorySource {
 fn extend(source: &mut MemorySource, seqs: std::ops::RangeInclusive<u64>, names: u64) {
     for seq in seqs {
         let object = vec![b' '; 100];
-        let envelope = Envelope {
-            stream: private(),
-            seq: Seq(seq),
-            epoch: WriterEpoch(1),
-            epoch_first_seq: Seq(1),
-            time_ms: 0,
-            hash: hash(1),
-            traceparent: None,
-            shared: None,
-            event: Event::Applied(pod(&format!("p{}", seq % names), object)),
-        };
+        let event = Event::Applied(pod(&format!("p{}", seq % names), object));
+        let envelope = logged(private(), seq, event);
         source.fold(envelope).expect("in order");
+    }
+}
+
+fn logged(stream: StreamId, seq: u64, event: Event) -> Envelope {
+    Envelope {
+        stream,
+        seq: Seq(seq),
+        epoch: WriterEpoch(1),
+        epoch_first_seq: Seq(1),
+        time_ms: 0,
+        hash: hash(1),
+        traceparent: None,
+        shared: None,
+        event,
     }
 }
 
@@ -50,12 +55,24 @@ pub(crate) fn open_hub(
     seq: u64,
     window: u64,
 ) -> (HubSession, Vec<HubOutput>) {
+    open_hub_with(source, vec![held_to(seq)], window)
+}
+
+/// The position of an edge that has the private stream up to `seq`.
+fn held_to(seq: u64) -> ReplicaPosition {
+    ReplicaPosition { stream: private(), checkpoint: at(seq), hash: hash(1) }
+}
+
+fn open_hub_with(
+    source: &MemorySource,
+    positions: Vec<ReplicaPosition>,
+    window: u64,
+) -> (HubSession, Vec<HubOutput>) {
     let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
-    let position = ReplicaPosition { stream: private(), checkpoint: at(seq), hash: hash(1) };
     let hello = Hello {
         protocol: PROTOCOL,
         identity: identity(3),
-        positions: vec![position],
+        positions,
         window_bytes: window,
         connection: 1,
         dials: DialSupport::None,
@@ -330,31 +347,45 @@ fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
     }
 }
 
+/// The event that assigns shared streams to the node.
+fn assigned(seq: u64, shared: Vec<StreamId>) -> Envelope {
+    let object = Assignment::new(&identity(1).node, shared).encode();
+    let key = "!streams".parse().expect("well-formed");
+    let (uid, resource_version) = (String::new(), String::new());
+    logged(private(), seq, Event::Applied(Applied { key, uid, resource_version, object }))
+}
+
 #[test]
 fn a_stream_given_to_a_node_is_served_at_once_and_one_taken_away_no_more() {
     let mut source = source(1, 1);
     let (mut hub, _) = open_hub(&source, 1, 1 << 20);
-    let node = identity(1).node;
     let mut assign = |seq, shared: Vec<StreamId>| {
-        let object = Assignment::new(&node, shared).encode();
-        let key = "!streams".parse().expect("well-formed");
-        let (uid, resource_version) = (String::new(), String::new());
-        let envelope = Envelope {
-            stream: private(),
-            seq: Seq(seq),
-            epoch: WriterEpoch(1),
-            epoch_first_seq: Seq(1),
-            time_ms: 0,
-            hash: hash(1),
-            traceparent: None,
-            shared: None,
-            event: Event::Applied(Applied { key, uid, resource_version, object }),
-        };
-        source.fold(envelope).expect("in order");
+        source.fold(assigned(seq, shared)).expect("in order");
         let outputs = hub.step(&source, HubInput::Advanced);
         pushes(&outputs).iter().map(|push| push.stream.clone()).collect::<Vec<_>>()
     };
     assert_eq!(assign(2, vec![StreamId::Cluster]), [private(), StreamId::Cluster]);
     assert_eq!(assign(3, vec![]), [private()]);
     assert_eq!(hub.streams().count(), 1);
+}
+
+#[test]
+fn a_divergence_is_remembered_until_the_fold_has_the_assignment_of_its_stream() {
+    let mut source = source(1, 1);
+    for seq in 1..=6 {
+        let event = Event::Applied(pod("shared", vec![b' '; 100]));
+        source.fold(logged(StreamId::Cluster, seq, event)).expect("in order");
+    }
+    let of_cluster =
+        ReplicaPosition { stream: StreamId::Cluster, checkpoint: at(5), hash: hash(1) };
+    let held = vec![of_cluster, held_to(1)];
+    let (mut hub, _) = open_hub_with(&source, held, 1 << 20);
+    let divergence = Divergence { stream: StreamId::Cluster, seq: Seq(5) };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Divergence(divergence)));
+    assert_eq!(outputs, []);
+    source.fold(assigned(2, vec![StreamId::Cluster])).expect("in order");
+    let outputs = hub.step(&source, HubInput::Advanced);
+    let modes: Vec<_> =
+        pushes(&outputs).iter().map(|push| (push.stream.clone(), push.mode)).collect();
+    assert_eq!(modes, [(private(), PushMode::Tail), (StreamId::Cluster, PushMode::Snapshot)]);
 }
