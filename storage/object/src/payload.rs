@@ -70,8 +70,7 @@ pub(crate) fn prune(object_type: &ObjectType, object: &mut Value) -> bool {
     is_changed
 }
 
-/// The canonical JSON of `value`. Published payloads stay as they are, so another form of it in a later build makes a pod
-/// that the objects socket gets again without a UID another pod.
+/// The canonical JSON of `value`. Published payloads stay as they are, so they may have the form of an earlier build.
 pub fn canonical(value: &Value) -> Bytes {
     let mut payload = Vec::new();
     write_canonical(value, &mut payload);
