@@ -50,12 +50,12 @@ impl Extractor for Field {
 /// Whether the spans of this process have an exporter. Without one no trace begins here, and a span would cost time
 /// for nothing: a subscriber of log lines formats its fields.
 pub fn has_exporter() -> bool {
-    HAS_EXPORTER.load(Ordering::Relaxed)
+    HAS_EXPORTER.load(Ordering::Acquire)
 }
 
 /// Notes that the spans of this process have an exporter.
 pub(crate) fn note_exporter() {
-    HAS_EXPORTER.store(true, Ordering::Relaxed);
+    HAS_EXPORTER.store(true, Ordering::Release);
 }
 
 /// The context of `span` as text; `None` if the span is in no trace.
