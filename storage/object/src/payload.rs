@@ -72,16 +72,10 @@ pub(crate) fn prune(object_type: &ObjectType, object: &mut Value) -> bool {
 
 /// The canonical JSON of `value`. Published payloads stay as they are, so they may have the form of an earlier build.
 pub fn canonical(value: &Value) -> Bytes {
-    let mut payload = Vec::new();
-    write_canonical(value, &mut payload);
+    // A value has only text keys, and every type in it serializes.
+    let payload = serde_json::to_vec(&Canonical(value)).unwrap_or_default();
     // Without the room that the writing left: objects are kept for long.
     payload.into_boxed_slice().into()
-}
-
-/// Appends the [`canonical`] JSON of `value` to `text`.
-pub fn write_canonical(value: &Value, text: &mut Vec<u8>) {
-    // A value has only text keys, every type in it serializes, and memory takes every byte.
-    let _ = serde_json::to_writer(text, &Canonical(value));
 }
 
 /// Sets the resource version of an object that has none; an empty one changes nothing.

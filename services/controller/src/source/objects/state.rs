@@ -141,7 +141,7 @@ impl State {
         let key = object.key().clone();
         let before = self.objects.get(&key);
         // The UID is no part of it.
-        let immutable = Digest::of_immutable(&key, &object.value());
+        let immutable = Digest::of_immutable(&key, object.value());
         let object = if object.uid().is_empty() {
             let same = before.filter(|before| before.immutable == immutable);
             let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
@@ -190,7 +190,7 @@ impl RestoredObject {
             return None;
         }
         let object = published.object(&mut value).ok()?;
-        let sent = SentObject::new(&object, Digest::of_immutable(object.key(), &value));
+        let sent = SentObject::new(&object, Digest::of_immutable(object.key(), value));
         Some(Self { object, sent })
     }
 }
@@ -214,7 +214,7 @@ impl Digest {
         content.finalize().into()
     }
 
-    fn of_immutable(key: &ResourceKey, object: &Value) -> Self {
+    fn of_immutable(key: &ResourceKey, object: Value) -> Self {
         immutable_digest(key, object).into()
     }
 }
