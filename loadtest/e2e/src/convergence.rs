@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Unreadable};
 use crate::fleet::{Fleet, POLL};
 use crate::invariants::Invariants;
 use crate::running::WAIT;
@@ -43,14 +43,23 @@ impl Fleet {
         }
     }
 
-    /// Checks the invariants that hold at any time. The brokers run; the parts may run.
+    /// Checks the invariants that hold at any time. The brokers run; the parts may run. A log that is
+    /// away is read again for [`WAIT`].
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When something does not hold, and when the log stays away.
     pub fn check(&self, invariants: &mut Invariants) -> Evidence {
-        match invariants.look_at_fleet(self) {
-            Ok(evidence) => evidence,
-            Err(broken) => panic!("{broken}\n{}", self.outputs()),
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let broken = match invariants.look_at_fleet(self) {
+                Ok(evidence) => return evidence,
+                Err(broken) => broken,
+            };
+            let is_temporary =
+                broken.downcast_ref().is_some_and(|found: &Unreadable| found.is_temporary);
+            assert!(is_temporary && Instant::now() < deadline, "{broken}\n{}", self.outputs());
+            println!("a look is repeated: {broken}");
+            thread::sleep(POLL);
         }
     }
 

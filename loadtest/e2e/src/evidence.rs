@@ -8,6 +8,7 @@ mod log;
 mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use headwater_event::{
 use headwater_log::acceptance::RepairKey;
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, Schema, schema};
+use headwater_telemetry::error_chain;
 use headwater_view::{PodStatusFold, ReportedStatus};
 
 pub use self::node::{NodeEvidence, Replica, replicas};
@@ -59,12 +61,14 @@ pub struct Evidence {
     pub nodes: BTreeMap<NodeName, NodeEvidence>,
 }
 
-/// A database that cannot be read.
+/// A database or a log that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct Unreadable {
     path: String,
     reason: String,
+    /// A later attempt may succeed.
+    pub is_temporary: bool,
 }
 
 impl Evidence {
@@ -77,7 +81,7 @@ impl Evidence {
         let mut evidence = Self::default();
         let copies = Copies::new();
         if let Some(engine) = copies.open(&data.join("cloud/log"), Role::Log, schema::LOG)? {
-            read_embedded(&engine, &mut evidence).map_err(|reason| unreadable(data, &reason))?;
+            read_embedded(&engine, &mut evidence).map_err(|reason| unreadable(data, &*reason))?;
         }
         evidence.read_nodes(data, &copies)?;
         let picture = data.join("cloud/controller/picture");
@@ -158,6 +162,10 @@ impl Copies {
     }
 }
 
-fn unreadable(path: &Path, reason: &dyn std::fmt::Display) -> Unreadable {
-    Unreadable { path: path.display().to_string(), reason: reason.to_string() }
+fn unreadable(path: &Path, reason: &(dyn Error + 'static)) -> Unreadable {
+    Unreadable {
+        path: path.display().to_string(),
+        reason: error_chain(reason),
+        is_temporary: log::is_temporary(reason),
+    }
 }

@@ -55,7 +55,7 @@ impl Evidence {
             let upstream = UpstreamLog::new(reports, Arc::new(open(POSITIONS_TOPIC)?));
             log::read(&open(DOWNSTREAM_TOPIC)?, &upstream, &mut evidence)
         })();
-        read.map_err(|reason| unreadable("the log".as_ref(), &reason))?;
+        read.map_err(|reason| unreadable("the log".as_ref(), &*reason))?;
         Ok(evidence)
     }
 }

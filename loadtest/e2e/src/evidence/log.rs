@@ -1,19 +1,28 @@
 //! Both logs, read as any reader of them would.
 
 use std::error::Error;
+use std::iter::successors;
 
 use headwater_check::fencing::ReaderOutcome;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{RecordKey, ReportKey};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
-    Batch, CatchUpTarget, Log, Outcome, StoredRecord, begin_fold, read_metadata, start_cursors,
+    Batch, CatchUpTarget, Log, Outcome, ReadError, StoredRecord, begin_fold, read_metadata,
+    start_cursors,
 };
 
 use super::Evidence;
 
 /// Why a log cannot be read.
 pub(super) type Failure = dyn Error + Send + Sync;
+
+/// Whether the log was away: a broker that was frozen for longer than its session has no leader until
+/// it has registered again.
+pub(super) fn is_temporary(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |&error| error.source())
+        .any(|error| matches!(error.downcast_ref(), Some(ReadError::Unavailable { .. })))
+}
 
 /// Reads both logs into `evidence`, up to where they end now.
 pub(super) fn read(
@@ -101,4 +110,19 @@ fn report(evidence: &mut Evidence, recorded: &StoredRecord) -> Result<(), Box<Fa
         evidence.progress.push((node, serde_json::from_slice(value)?));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_log::MetadataError;
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_away_is_temporary_and_a_damaged_one_is_not() {
+        let away = ReadError::Unavailable { reason: "no leader".to_owned() };
+        assert!(is_temporary(&MetadataError::Read(away)));
+        let foreign = MetadataError::NotALog { key: "key".to_owned() };
+        assert!(!is_temporary(&foreign));
+    }
 }
