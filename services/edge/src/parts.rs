@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use headwater_event::{Assignment, EntryKey, StreamId};
+use headwater_event::StreamId;
 use headwater_session::EdgeState;
 use headwater_session::message::ReplicaPosition;
 use headwater_store::{Engine, EngineError, schema};
@@ -73,19 +73,15 @@ impl EdgeParts {
         let (upstream_event_sender, upstream_events) = mpsc::channel(EVENTS_MAX);
         let (connected_sender, connected) = watch::channel(false);
 
-        let private = StreamId::node(&config.node);
-        let assignment = StreamReader::new(&*state)
-            .entry(&private, &EntryKey::Streams)
-            .map_err(of_state)?
-            .and_then(|entry| Assignment::decode(&config.node, &entry.object).ok());
         let (replica, syncer) = EdgeReplica::open(
             state,
-            private,
+            StreamId::node(&config.node),
             config.settings.replica,
             replica_event_sender,
             upstream_commands.clone(),
         )
         .map_err(of_state)?;
+        let assignment = replica.assignment(&config.node).map_err(of_state)?;
         let replica = replica.counting(metrics.clone(), clock.clone());
         let (upstream, upstream_status) = EdgeUpstream::open(
             config.node.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_event::{Checkpoint, StateHash, StreamId};
+use headwater_event::{Assignment, Checkpoint, NodeName, StateHash, StreamId};
 use headwater_store::{Engine, EngineError};
 use headwater_view::Selection;
 use tokio::sync::mpsc;
@@ -64,6 +64,15 @@ impl EdgeReplica {
     /// The durable position of every stream.
     pub(crate) fn positions(&self) -> &BTreeMap<StreamId, (Checkpoint, StateHash)> {
         self.fold.positions()
+    }
+
+    /// The streams that the private stream assigns to `node`; `None`: the replica has nothing of that
+    /// stream, or its entry cannot be decoded.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn assignment(&self, node: &NodeName) -> Result<Option<Assignment>, EngineError> {
+        self.reader.assignment(node)
     }
 
     /// Runs commands until one stops it, or all senders are gone.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
+use headwater_event::{
+    Assignment, DigestKey, EntryDigest, EntryKey, NodeName, ResourceKey, StreamId,
+};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{EffectKind, PositionChanges, Selection, StreamReader};
 
@@ -45,6 +47,16 @@ impl ViewReader {
     /// Takes over which streams are durable.
     pub(super) fn update<P>(&mut self, positions: &BTreeMap<StreamId, P>) {
         self.complete = positions.contains_key(&self.private);
+    }
+
+    /// The streams that the private stream assigns to `node`; `None`: the view has nothing of that
+    /// stream, or its entry cannot be decoded.
+    pub(super) fn assignment(&self, node: &NodeName) -> Result<Option<Assignment>, EngineError> {
+        let entry = StreamReader::new(&*self.engine).entry(&self.private, &EntryKey::Streams)?;
+        Ok(match entry {
+            Some(entry) => Assignment::decode(node, &entry.object).ok(),
+            None => self.complete.then(|| Assignment::new(node, [])),
+        })
     }
 
     /// Lists everything of `streams` that a watch sees.

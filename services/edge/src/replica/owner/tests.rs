@@ -376,6 +376,15 @@ fn a_stream_that_the_node_no_longer_has_leaves() {
 }
 
 #[test]
+fn a_private_stream_without_an_assignment_assigns_itself_alone() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.replica.assignment(&node()).expect("reads"), None, "nothing was received");
+    bench.push([Hub::of(private()).snapshot()]);
+    let alone = Assignment::new(&node(), []);
+    assert_eq!(bench.replica.assignment(&node()).expect("reads"), Some(alone));
+}
+
+#[test]
 fn the_outbox_receives_pods_and_snapshot_requests() {
     let mut bench = Bench::new();
     let empty = ViewChange::Listed { pods: BTreeMap::new(), complete: false };
