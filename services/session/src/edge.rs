@@ -26,10 +26,11 @@ mod report_window;
 mod requests;
 mod stream_receiver;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use headwater_event::{Assignment, Checkpoint, Identity, LogId, Seq, StateHash, StreamId};
 
+use assignment::DroppedStream;
 pub use io::{EdgeCloseReason, EdgeInput, EdgeOutput, EdgeState, PushFault, StreamStop};
 use report_window::ReportWindow;
 use requests::{PendingRequests, unavailable};
@@ -50,8 +51,8 @@ pub struct EdgeSession {
     raising_boot: bool,
     assignment: Option<Assignment>,
     receivers: BTreeMap<StreamId, StreamReceiver>,
-    /// Streams dropped within this connection: the hub still counts them as held by the edge.
-    dropped: BTreeSet<StreamId>,
+    /// The streams dropped within this connection that no push has begun anew.
+    dropped: BTreeMap<StreamId, DroppedStream>,
     phase: Phase,
     /// The connections on which a hello was sent.
     connections: u64,
@@ -116,7 +117,7 @@ impl EdgeSession {
             raising_boot: false,
             assignment: state.assignment,
             receivers,
-            dropped: BTreeSet::new(),
+            dropped: BTreeMap::new(),
             phase: Phase::Disconnected,
             connections: 0,
             reports: ReportWindow::default(),
@@ -238,8 +239,7 @@ impl EdgeSession {
 
     fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
         for (stream, receiver) in &mut self.receivers {
-            receiver.forget_comparison();
-            if receiver.unstage() {
+            if receiver.disconnected() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
         }
@@ -343,11 +343,13 @@ impl EdgeSession {
             return Err(EdgeCloseReason::Overflow { pushes: unapplied });
         }
         self.received_bytes = self.received_bytes.saturating_add(push.bytes());
-        let assignment = self.assignment_in(&push);
-        let receiver = self.receivers.entry(stream.clone()).or_default();
-        let decision = receiver.receive(&push, log_id, assignment).map_err(fault)?;
-        if decision == PushDecision::Apply {
-            outputs.push(EdgeOutput::Apply(push));
+        if !self.is_of_dropped(&push) {
+            let assignment = self.assignment_in(&push);
+            let receiver = self.receivers.entry(stream.clone()).or_default();
+            let decision = receiver.receive(&push, log_id, assignment).map_err(fault)?;
+            if decision == PushDecision::Apply {
+                outputs.push(EdgeOutput::Apply(push));
+            }
         }
         // Before the window is full, so that the hub never waits for the next tick.
         if self.received_bytes - self.acked_bytes >= self.settings.window_bytes / 4 {

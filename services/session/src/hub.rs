@@ -72,8 +72,7 @@ pub struct HubSession {
     connection: u64,
     /// Whether the edge opens streams.
     takes_dials: bool,
-    /// The positions in the hello of streams that are not served yet.
-    hello_positions: BTreeMap<StreamId, ReplicaPosition>,
+    /// The streams of the node, and those that the edge has by its hello or had in this session.
     /// Sorted by stream. A list: a node of a map has room for eleven, and most edges have two.
     senders: Vec<StreamSender>,
     window: SendWindow,
@@ -119,7 +118,6 @@ impl HubSession {
             phase: Phase::AwaitingHello,
             connection: 0,
             takes_dials: false,
-            hello_positions: BTreeMap::new(),
             senders: Vec::new(),
             window: SendWindow::default(),
             pending_reports: PendingReports::default(),
@@ -182,7 +180,7 @@ impl HubSession {
 
     /// The node's positions in each of its streams; the last ones once the session has ended.
     pub fn streams(&self) -> impl Iterator<Item = HubStreamStatus<'_>> {
-        self.senders.iter().map(|sender| {
+        self.served().map(|sender| {
             let progress = sender.progress();
             HubStreamStatus {
                 stream: sender.stream(),
@@ -317,20 +315,26 @@ impl HubSession {
     fn assign(&mut self, source: &dyn StreamSource) -> Result<(), SourceError> {
         let mut streams = source.streams(&self.node)?;
         streams.retain(|stream| stream.readable_by(&self.node));
-        self.senders.retain(|sender| streams.contains(sender.stream()));
+        let missing = streams.iter().filter(|stream| self.sender_at(stream).is_err()).count();
         // A list that grows by itself has room for four.
-        self.senders.reserve_exact(streams.len() - self.senders.len());
-        for stream in streams {
-            let held = self.hello_positions.remove(&stream);
-            if let Err(at) = self.sender_at(&stream) {
-                self.senders.insert(at, StreamSender::new(stream, held));
+        self.senders.reserve_exact(missing);
+        for stream in &streams {
+            if let Err(at) = self.sender_at(stream) {
+                self.senders.insert(at, StreamSender::new(stream.clone(), None));
             }
         }
-        if self.hello_positions.is_empty() {
-            // An emptied map keeps its room: for eleven positions, more than a kilobyte.
-            self.hello_positions = BTreeMap::new();
+        for sender in &mut self.senders {
+            match streams.contains(sender.stream()) {
+                true => sender.is_served = true,
+                false => sender.withdraw(),
+            }
         }
         Ok(())
+    }
+
+    /// The senders of the streams that the node has by the fold.
+    fn served(&self) -> impl Iterator<Item = &StreamSender> {
+        self.senders.iter().filter(|sender| sender.is_served)
     }
 
     /// Where the sender of `stream` is in the list, or would be.
@@ -366,7 +370,7 @@ impl HubSession {
             if !stream.readable_by(&self.node) || !seen.insert(stream) {
                 return Err(Violation::Stream { stream: stream.clone() }.into());
             }
-            // The node no longer has the stream, but the edge still holds it.
+            // A stream that the edge has begun without this hub.
             let Some(sender) = self.sender_mut(stream) else { continue };
             if sender.progressed(progress)? {
                 outputs.push(HubOutput::Progressed(stream.clone()));
@@ -377,13 +381,9 @@ impl HubSession {
 
     fn diverged(&mut self, divergence: &Divergence) -> Result<(), HubCloseReason> {
         let received_bytes = self.window.received();
-        let Some(sender) = self.sender_mut(&divergence.stream) else {
-            // The fold may not have the node's assignment yet. The edge reports a divergence once, so
-            // the stream will begin with a snapshot.
-            self.hello_positions.remove(&divergence.stream);
-            return Ok(());
-        };
-        if sender.diverged(received_bytes) {
+        // A stream without a sender begins with a snapshot anyway.
+        let sender = self.sender_mut(&divergence.stream);
+        if sender.is_some_and(|sender| sender.diverged(received_bytes)) {
             self.resets += 1;
         }
         if self.resets > self.settings.resets_max {
@@ -435,7 +435,7 @@ impl HubSession {
         let refusal = if self.requests.len() >= self.settings.requests_max {
             Some(RequestError::TooMany("requests of this node are pending".to_owned()))
         } else {
-            let is_shared = self.sender_at(&StreamId::Cluster).is_ok();
+            let is_shared = self.served().any(|sender| *sender.stream() == StreamId::Cluster);
             self.request_interest.refusal(source, &self.node, &request, is_shared)?
         };
         match refusal {
@@ -486,7 +486,7 @@ impl HubSession {
         }
         self.heartbeat_ms = self.now_ms;
         let mut tails = Vec::new();
-        for sender in &mut self.senders {
+        for sender in self.senders.iter_mut().filter(|sender| sender.is_served) {
             let stream = sender.stream().clone();
             let FoldStatus { checkpoint, hash, readiness, .. } = source.status(&stream)?;
             sender.tail = sender.tail.max(checkpoint.seq);

@@ -431,6 +431,11 @@ impl HubMessage {
 }
 
 impl Push {
+    /// Whether this is the first part of a push that begins its stream anew.
+    pub fn is_beginning(&self) -> bool {
+        self.mode.begins_anew() && self.part == 0
+    }
+
     /// The bytes that the push takes of the window: its keys, its objects and a fixed amount per
     /// change.
     pub fn bytes(&self) -> u64 {

@@ -21,9 +21,9 @@ impl EdgeSession {
         }
         let positions = self
             .receivers
-            .iter()
+            .iter_mut()
             .filter_map(|(stream, receiver)| {
-                let checkpoint = receiver.durable?;
+                let checkpoint = receiver.begin_session()?;
                 Some(ReplicaPosition { stream: stream.clone(), checkpoint, hash: receiver.hash })
             })
             .collect();

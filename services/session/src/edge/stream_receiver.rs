@@ -37,6 +37,8 @@ pub(super) struct StreamReceiver {
     /// Where the state was found to differ from the log. Only a push that begins anew continues from
     /// there.
     pub(super) stopped: Option<Seq>,
+    /// The private stream has assigned the stream to the node.
+    pub(super) was_assigned: bool,
     /// The node no longer has the stream. It is dropped once the shell has applied every push.
     pub(super) is_leaving: bool,
     /// The end of the last push that began anew. A durable position below it is of another history.
@@ -174,11 +176,10 @@ impl StreamReceiver {
         log_id: &LogId,
         assignment: Option<Assignment>,
     ) -> Result<PushDecision, PushFault> {
-        if self.is_leaving || self.stopped.is_some() && (!push.mode.begins_anew() || push.part != 0)
-        {
+        if self.is_leaving || self.stopped.is_some() && !push.is_beginning() {
             return Ok(PushDecision::Discard);
         }
-        if self.staged.is_none() || self.stopped.is_some() {
+        if push.part == 0 {
             self.check_position(push, log_id)?;
         }
         let staged = self.continue_staged(push, assignment)?;
@@ -281,9 +282,17 @@ impl StreamReceiver {
         pending == nonce
     }
 
-    /// Ends the comparison: the connection is gone.
-    pub(super) fn forget_comparison(&mut self) {
+    /// The connection is gone, and with it the comparison and the rest of a push. True: parts of a
+    /// push had arrived.
+    pub(super) fn disconnected(&mut self) -> bool {
         self.comparison = Comparison::None;
+        self.unstage()
+    }
+
+    /// The position for a hello; `None`: nothing is durable. The hub begins in its history.
+    pub(super) fn begin_session(&mut self) -> Option<Checkpoint> {
+        self.is_in_old_history = false;
+        self.durable
     }
 
     /// Discards a push that will not be completed. True: parts of it had arrived.
@@ -350,7 +359,8 @@ impl StreamReceiver {
         Ok(())
     }
 
-    /// Adds a part to the staged push; checks that it is the next part.
+    /// Adds a part to the staged push; checks that it is the next part. The first part of a push
+    /// replaces one that the hub has abandoned.
     fn continue_staged(
         &self,
         push: &Push,
@@ -363,7 +373,7 @@ impl StreamReceiver {
             to: push.to.seq,
         };
         let (next_part, changes, before) = match &self.staged {
-            Some(staged) if self.stopped.is_none() => {
+            Some(staged) if push.part != 0 => {
                 let same = staged.push.to == push.to
                     && staged.push.hash == push.hash
                     && staged.push.mode == push.mode

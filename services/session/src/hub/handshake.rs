@@ -4,6 +4,7 @@ use headwater_event::Identity;
 
 use super::io::COUNTER_MAX;
 use super::send_window::SendWindow;
+use super::stream_sender::StreamSender;
 use super::{HubCloseReason, HubOutput, HubSession, Phase, Violation};
 use crate::message::{Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, RequestVerb, Welcome};
 use crate::source::StreamSource;
@@ -40,11 +41,15 @@ impl HubSession {
         if count > max {
             return Err(Violation::TooMany { what: "positions", count, max }.into());
         }
-        for position in hello.positions {
-            let stream = position.stream.clone();
+        self.senders.reserve_exact(count);
+        for held in hello.positions {
+            let stream = held.stream.clone();
             let is_readable = stream.readable_by(&self.node);
-            if self.hello_positions.insert(stream.clone(), position).is_some() || !is_readable {
-                return Err(Violation::Stream { stream }.into());
+            match self.sender_at(&stream) {
+                Err(at) if is_readable => {
+                    self.senders.insert(at, StreamSender::new(stream, Some(held)));
+                }
+                _ => return Err(Violation::Stream { stream }.into()),
             }
         }
         self.connection = hello.connection;
@@ -92,7 +97,7 @@ impl HubSession {
         outputs.push(HubOutput::Send(HubMessage::Welcome(Welcome {
             protocol: PROTOCOL,
             log_id,
-            streams: self.senders.iter().map(|sender| sender.stream().clone()).collect(),
+            streams: self.served().map(|sender| sender.stream().clone()).collect(),
             known: known.clone(),
             verbs: RequestVerb::ALL.to_vec(),
             takes_events: true,

@@ -39,7 +39,8 @@ impl HubSession {
         // Two turns instead of a list in this order: a list would be allocated for each event.
         for is_private in [true, false] {
             for sender in senders.iter_mut() {
-                if !sender.is_idle && (*sender.stream() == private) == is_private {
+                let is_due = sender.is_served && !sender.is_idle;
+                if is_due && (*sender.stream() == private) == is_private {
                     self.serve_stream(source, sender, outputs)?;
                 }
             }

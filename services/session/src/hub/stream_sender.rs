@@ -12,6 +12,8 @@ use crate::source::{FoldStatus, SourceError, StreamSource, TransferPart, Transfe
 /// Sends one stream in one session.
 pub(super) struct StreamSender {
     stream: StreamId,
+    /// Whether the node has the stream by the fold. Nothing is sent before and after.
+    pub(super) is_served: bool,
     /// The edge's position once it has received everything sent; `None`: it holds nothing.
     pub(super) held: Option<ReplicaPosition>,
     /// The edge's state differs from the log, so a snapshot is due.
@@ -88,7 +90,7 @@ struct Transfer {
 
 impl StreamSender {
     /// Creates the sender of a stream that the edge holds up to `held`; `None`: it begins with a
-    /// snapshot.
+    /// snapshot. It is not served yet.
     pub(super) fn new(stream: StreamId, held: Option<ReplicaPosition>) -> Self {
         let seq = held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq);
         let history = match held {
@@ -97,6 +99,7 @@ impl StreamSender {
         };
         Self {
             stream,
+            is_served: false,
             held,
             reset: false,
             overflowed: false,
@@ -201,18 +204,38 @@ impl StreamSender {
     /// The edge reports a divergence. False: a snapshot or correction was in flight before the
     /// edge noticed it.
     pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
-        let is_reset_in_flight = received_bytes < self.history.from_bytes
-            || self.transfer.as_ref().is_some_and(|transfer| transfer.mode.begins_anew());
+        let is_reset_due = self
+            .transfer
+            .as_ref()
+            .is_some_and(|transfer| transfer.mode.begins_anew() && transfer.next_part == 0);
+        let is_reset_in_flight = is_reset_due || received_bytes < self.history.from_bytes;
         if is_reset_in_flight {
             return false;
         }
+        self.begin_anew();
+        true
+    }
+
+    /// The node no longer has the stream by the fold. An edge that has not read further than the
+    /// fold will drop the stream, so a snapshot is due when the node has it again. The sender keeps
+    /// its position: an edge ahead of the fold will not, and must not be set back.
+    pub(super) fn withdraw(&mut self) {
+        if std::mem::take(&mut self.is_served) {
+            self.begin_anew();
+            self.summary = None;
+            self.parked = None;
+            self.snapshot_due = false;
+        }
+    }
+
+    /// Abandons what is sent in parts or compared: a snapshot is due.
+    fn begin_anew(&mut self) {
         if let Some(comparison) = &mut self.comparison {
             comparison.is_void = true;
         }
         self.transfer = None;
         self.reset = true;
         self.is_idle = false;
-        true
     }
 
     /// Begins a delta, snapshot or correction up to the end of the fold.
@@ -293,7 +316,7 @@ impl StreamSender {
 
     /// Takes note of a push; `sent_bytes` are those of the session with it.
     pub(super) fn sending(&mut self, push: &Push, sent_bytes: u64) {
-        if push.mode.begins_anew() && push.part == 0 {
+        if push.is_beginning() {
             let ceiling = self.history.ceiling.max(self.sent());
             self.history = History { from_bytes: sent_bytes, ceiling, begun: false };
             self.progress = Progress::default();
@@ -326,7 +349,8 @@ impl StreamSender {
         let is_present = self.history.begun;
         let received = if is_present { before.received } else { self.history.ceiling };
         // The edge may be ahead of the fold while the stream is parked or is in another history.
-        let has_tail = is_present && self.parked.is_none() && !self.is_resetting();
+        let has_tail =
+            is_present && self.is_served && self.parked.is_none() && !self.is_resetting();
         let chain = [
             is_present.then_some(("acked", before.acked)),
             Some(("durable", reported.durable)),

@@ -44,9 +44,10 @@ pub(crate) struct Edge {
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
     staged: BTreeMap<StreamId, (RemovalRuns, Vec<Change>)>,
-    /// Streams in which a push of this mode led to a wrong state: only a push that begins anew
-    /// applies.
-    broken: BTreeMap<StreamId, PushMode>,
+    /// Streams in which a push led to a wrong state: only a push that begins anew applies.
+    broken: BTreeSet<StreamId>,
+    /// Those in which that push began anew, since the last hello.
+    in_old_history: BTreeSet<StreamId>,
     /// The session's outputs that the shell has not executed yet, in order.
     pub(crate) work: VecDeque<EdgeOutput>,
     /// The next push leads to a wrong state.
@@ -76,7 +77,8 @@ impl Edge {
             outbox: BTreeMap::new(),
             reported: 0,
             staged: BTreeMap::new(),
-            broken: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            in_old_history: BTreeSet::new(),
             work: VecDeque::new(),
             miscomputes: false,
             once: Once::default(),
@@ -102,6 +104,7 @@ impl Edge {
         self.disk = self.synced.clone();
         self.staged.clear();
         self.broken.clear();
+        self.in_old_history.clear();
         self.work.clear();
         self.outgoing.clear();
         self.hangs_up = true;
@@ -149,6 +152,9 @@ impl Edge {
             match output {
                 EdgeOutput::Send(message) => {
                     self.check_sent(&message);
+                    if matches!(message, EdgeMessage::Hello(_)) {
+                        self.in_old_history.clear();
+                    }
                     self.outgoing.push(message);
                 }
                 EdgeOutput::Close(end) => {
@@ -196,6 +202,7 @@ impl Edge {
                 self.disk.streams.remove(&stream);
                 self.staged.remove(&stream);
                 self.broken.remove(&stream);
+                self.in_old_history.remove(&stream);
                 self.removals.forget(&stream);
                 self.once.fell_back(&stream, None);
             }
@@ -261,7 +268,7 @@ impl Edge {
         if begins_anew && push.part == 0 {
             self.broken.remove(&stream);
         }
-        if self.broken.contains_key(&stream) {
+        if self.broken.contains(&stream) {
             return;
         }
         let staged = self.staged.entry(stream.clone()).or_default();
@@ -295,8 +302,12 @@ impl Edge {
             self.note_streams(&push, &changes);
             let replica = Replica { checkpoint: Some(push.to), hash, state };
             self.disk.streams.insert(stream.clone(), replica);
+            self.in_old_history.remove(&stream);
         } else {
-            self.broken.insert(stream.clone(), push.mode);
+            self.broken.insert(stream.clone());
+            if begins_anew {
+                self.in_old_history.insert(stream.clone());
+            }
         }
         self.step(EdgeInput::Applied { stream, checkpoint: push.to, hash });
     }
@@ -347,6 +358,6 @@ impl Edge {
             EdgeOutput::Apply(push) => push.stream == *stream && push.mode.begins_anew(),
             _ => false,
         });
-        is_pending || self.broken.get(stream).is_some_and(|mode| mode.begins_anew())
+        is_pending || self.in_old_history.contains(stream)
     }
 }

@@ -48,7 +48,7 @@ fn action() -> impl Strategy<Value = Action> {
         40 => (stream.clone(), 0..5u8, size)
             .prop_map(|(stream, key, size)| Action::Set { stream, key, size }),
         3 => stream.prop_map(|stream| Action::Head { stream }),
-        2 => (edge.clone(), any::<bool>())
+        8 => (edge.clone(), any::<bool>())
             .prop_map(|(edge, assigned)| Action::Assign { edge, assigned }),
         2 => Just(Action::Claim),
         10 => (1..6usize).prop_map(|steps| Action::Reconcile { steps }),

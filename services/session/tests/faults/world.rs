@@ -216,13 +216,17 @@ impl World {
         self.edges[edge].miscomputes = true;
     }
 
-    /// The upstream log appends the oldest pending reports of a hub; with `is_confirmed`, the hub
-    /// receives the confirmation.
+    /// The upstream log appends the oldest pending reports of a hub. With `is_confirmed`, the hub
+    /// receives the confirmation; without it, the hub will append the reports again.
     pub(crate) fn append(&mut self, is_confirmed: bool) {
         let Some(append) = self.appends.pop_front() else { return };
         self.cloud.report(&append.node, &append.reports);
+        if !is_confirmed {
+            self.appends.push_front(append);
+            return;
+        }
         let last: Option<ReportId> = append.reports.last().map(|report| report.id);
-        if let (Some(last), true) = (last, is_confirmed) {
+        if let Some(last) = last {
             self.step_hub(append.hub, append.session, HubInput::Appended(last.into()));
         }
     }
@@ -271,11 +275,8 @@ impl World {
                 EdgeCloseReason::Unexpected { .. }
                 | EdgeCloseReason::UnknownPush { .. }
                 | EdgeCloseReason::Overflow { .. } => true,
-                // When the node loses a stream and gets it back within one session, the edge may
-                // have dropped it in between. A wrong snapshot hash is the edge's own fault.
-                EdgeCloseReason::Push { stream, fault } => {
-                    *stream != StreamId::Cluster && !matches!(fault, PushFault::Snapshot { .. })
-                }
+                // A wrong snapshot hash is the edge's own fault.
+                EdgeCloseReason::Push { fault, .. } => !matches!(fault, PushFault::Snapshot { .. }),
                 _ => false,
             };
             assert!(
@@ -440,11 +441,15 @@ impl World {
     }
 
     /// Stops the faults, delivers messages and does work until both ends converge, and checks I10.
+    /// A session goes on unless its connection was tampered with.
     pub(crate) fn settle(&mut self) {
         self.cloud.reconcile(usize::MAX);
         for edge in 0..self.edges.len() {
             self.edges[edge].miscomputes = false;
-            self.cut(edge);
+            let mut links = self.links.iter();
+            if links.any(|link| link.edge == edge && link.edge_holds && link.tampered) {
+                self.cut(edge);
+            }
         }
         for hub in 0..self.hubs.len() {
             if self.hubs[hub].branch != self.cloud.branch() {

@@ -1,9 +1,11 @@
 //! The edge's end of a session.
 
-use headwater_event::{Change, Identity, Incarnation, LogId, RemovalRuns, Seq};
+use headwater_event::{
+    Applied, Assignment, Change, EntryKey, Identity, Incarnation, LogId, RemovalRuns, Seq, StreamId,
+};
 use headwater_session::message::{
-    EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition, Request, RequestError,
-    RequestVerb, Welcome,
+    Compare, EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition, Request,
+    RequestError, RequestVerb, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, PushFault,
@@ -188,6 +190,120 @@ fn a_snapshot_with_another_hash_ends_the_session_unless_another_one_has_arrived(
     let fault = PushFault::Snapshot { expected: hash(1), found: hash(2) };
     let end = EdgeCloseReason::Push { stream: private(), fault };
     assert_eq!(edge.step(applied(8, 2)), [EdgeOutput::Close(end)]);
+}
+
+/// An open edge that has the private stream up to seq 5 and, if `has_shared`, the shared one too.
+fn assigned_edge(has_shared: bool) -> EdgeSession {
+    let streams = [private()].into_iter().chain(has_shared.then_some(StreamId::Cluster));
+    let positions =
+        streams.map(|stream| ReplicaPosition { stream, checkpoint: at(5), hash: hash(9) });
+    let shared = has_shared.then_some(StreamId::Cluster);
+    let assignment = Some(Assignment::new(&identity(3).node, shared));
+    let state = EdgeState { identity: identity(3), positions: positions.collect(), assignment };
+    let mut edge = EdgeSession::new(EdgeSettings::default(), state);
+    edge.step(EdgeInput::Connected);
+    edge.step(welcome(None));
+    edge
+}
+
+/// The event `seq` of the private stream, which assigns or takes the shared one.
+fn assigning(seq: u64, shared: Option<StreamId>) -> Push {
+    let object = Assignment::new(&identity(3).node, shared).encode();
+    let (uid, resource_version) = (String::new(), String::new());
+    let change = Change::Applied(Applied { key: EntryKey::Streams, uid, resource_version, object });
+    Push { changes: vec![change.into()], ..push(PushMode::Tail, seq - 1, seq) }
+}
+
+/// A part of a snapshot of the shared stream.
+fn shared_part(to: u64, part: u32, last_part: bool) -> Push {
+    Push { stream: StreamId::Cluster, part, last_part, ..push(PushMode::Snapshot, 0, to) }
+}
+
+fn applied(stream: StreamId, seq: u64) -> EdgeInput {
+    EdgeInput::Applied { stream, checkpoint: at(seq), hash: hash(1) }
+}
+
+#[test]
+fn a_snapshot_of_a_gained_stream_may_arrive_before_its_assignment_is_applied() {
+    let mut edge = assigned_edge(false);
+    edge.step(pushed(push(PushMode::Tail, 5, 6)));
+    edge.step(pushed(assigning(7, Some(StreamId::Cluster))));
+    edge.step(pushed(shared_part(9, 0, false)));
+    assert_eq!(edge.step(applied(private(), 6)), [], "the stream stays");
+    let last = shared_part(9, 1, true);
+    assert_eq!(edge.step(pushed(last.clone())), [EdgeOutput::Apply(last)]);
+    edge.step(applied(private(), 7));
+    assert_eq!(edge.step(applied(StreamId::Cluster, 9)), []);
+    // A stream that is taken before its snapshot is complete leaves nothing behind.
+    edge.step(pushed(shared_part(12, 0, false)));
+    edge.step(pushed(assigning(8, None)));
+    let dropped = [EdgeOutput::Unstage(StreamId::Cluster), EdgeOutput::Drop(StreamId::Cluster)];
+    assert_eq!(edge.step(applied(private(), 8)), dropped);
+}
+
+#[test]
+fn an_edge_discards_what_a_hub_continues_of_a_dropped_stream() {
+    let mut edge = assigned_edge(true);
+    edge.step(pushed(assigning(6, None)));
+    assert_eq!(edge.step(applied(private(), 6)), [EdgeOutput::Drop(StreamId::Cluster)]);
+    let late = Push { stream: StreamId::Cluster, ..push(PushMode::Tail, 5, 6) };
+    assert_eq!(edge.step(pushed(late.clone())), []);
+    edge.step(pushed(assigning(7, Some(StreamId::Cluster))));
+    let outputs = edge.step(applied(private(), 7));
+    let [
+        EdgeOutput::Send(EdgeMessage::Ack(ack)),
+        EdgeOutput::Send(EdgeMessage::Divergence(divergence)),
+    ] = &outputs[..]
+    else {
+        panic!("no request of a snapshot: {outputs:?}")
+    };
+    assert_eq!(divergence.stream, StreamId::Cluster);
+    let all = [&assigning(6, None), &late, &assigning(7, Some(StreamId::Cluster))];
+    assert_eq!(ack.received_bytes, all.iter().map(|push| push.bytes()).sum::<u64>());
+    let later = Push { stream: StreamId::Cluster, ..push(PushMode::Tail, 6, 7) };
+    assert_eq!(edge.step(pushed(later)), [], "the divergence was under way");
+    edge.step(pushed(push(PushMode::Tail, 7, 8)));
+    assert_eq!(edge.step(applied(private(), 8)), [], "one request is enough");
+    let whole = shared_part(8, 0, true);
+    assert_eq!(edge.step(pushed(whole.clone())), [EdgeOutput::Apply(whole)]);
+}
+
+#[test]
+fn the_first_part_of_a_push_replaces_an_abandoned_one() {
+    let mut edge = open_edge();
+    edge.step(pushed(Push { last_part: false, ..push(PushMode::Snapshot, 0, 9) }));
+    let whole = push(PushMode::Snapshot, 0, 8);
+    assert_eq!(edge.step(pushed(whole.clone())), [EdgeOutput::Apply(whole)]);
+    assert_eq!(edge.streams().next().expect("one stream").received, Seq(8));
+    // It continues the stream or is refused, as any other push.
+    edge.step(pushed(Push { last_part: false, ..push(PushMode::Delta, 8, 9) }));
+    let outputs = edge.step(pushed(push(PushMode::Tail, 9, 10)));
+    let fault = PushFault::Gap { from: Seq(9), applied: Seq(8) };
+    let end = EdgeCloseReason::Push { stream: private(), fault };
+    assert_eq!(outputs.last(), Some(&EdgeOutput::Close(end)));
+}
+
+#[test]
+fn a_session_after_a_wrong_correction_reports_progress_again() {
+    let mut edge = open_edge();
+    let compare = Compare { stream: private(), nonce: 1 };
+    edge.step(EdgeInput::Received(HubMessage::Compare(compare)));
+    edge.step(EdgeInput::Summarized { stream: private(), nonce: 1, digests: Vec::new() });
+    edge.step(pushed(push(PushMode::Correction, 0, 7)));
+    let progress = |edge: &mut EdgeSession| {
+        edge.step(pushed(push(PushMode::Tail, 5, 6)));
+        let outputs = edge.step(EdgeInput::Tick(1));
+        let [EdgeOutput::Send(EdgeMessage::Ack(ack))] = &outputs[..] else {
+            panic!("no ack: {outputs:?}")
+        };
+        ack.progress.iter().map(|progress| progress.applied).collect::<Vec<_>>()
+    };
+    edge.step(EdgeInput::Applied { stream: private(), checkpoint: at(7), hash: hash(2) });
+    assert_eq!(progress(&mut edge), [], "the hub is in the history of the correction");
+    edge.step(EdgeInput::Disconnected);
+    edge.step(EdgeInput::Connected);
+    edge.step(welcome(None));
+    assert_eq!(progress(&mut edge), [Seq(5)]);
 }
 
 #[test]

@@ -369,23 +369,74 @@ fn a_stream_given_to_a_node_is_served_at_once_and_one_taken_away_no_more() {
     assert_eq!(hub.streams().count(), 1);
 }
 
+/// The event of one object in the shared stream.
+fn shared(seq: u64) -> Envelope {
+    logged(StreamId::Cluster, seq, Event::Applied(pod("shared", vec![b' '; 100])))
+}
+
+/// The position of an edge that has the shared stream up to `seq`.
+fn held_of_shared(seq: u64) -> ReplicaPosition {
+    ReplicaPosition { stream: StreamId::Cluster, ..held_to(seq) }
+}
+
+/// The pushes of the shared stream.
+fn of_shared(outputs: &[HubOutput]) -> Vec<PushMode> {
+    let pushes = pushes(outputs).into_iter();
+    pushes.filter(|push| push.stream == StreamId::Cluster).map(|push| push.mode).collect()
+}
+
 #[test]
 fn a_divergence_is_remembered_until_the_fold_has_the_assignment_of_its_stream() {
     let mut source = source(1, 1);
-    for seq in 1..=6 {
-        let event = Event::Applied(pod("shared", vec![b' '; 100]));
-        source.fold(logged(StreamId::Cluster, seq, event)).expect("in order");
-    }
-    let of_cluster =
-        ReplicaPosition { stream: StreamId::Cluster, checkpoint: at(5), hash: hash(1) };
-    let held = vec![of_cluster, held_to(1)];
-    let (mut hub, _) = open_hub_with(&source, held, 1 << 20);
+    (1..=4).for_each(|seq| source.fold(shared(seq)).expect("in order"));
+    let (mut hub, _) = open_hub_with(&source, vec![held_of_shared(5), held_to(1)], 1 << 20);
     let divergence = Divergence { stream: StreamId::Cluster, seq: Seq(5) };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Divergence(divergence)));
     assert_eq!(outputs, []);
     source.fold(assigned(2, vec![StreamId::Cluster])).expect("in order");
     let outputs = hub.step(&source, HubInput::Advanced);
-    let modes: Vec<_> =
-        pushes(&outputs).iter().map(|push| (push.stream.clone(), push.mode)).collect();
-    assert_eq!(modes, [(private(), PushMode::Tail), (StreamId::Cluster, PushMode::Snapshot)]);
+    assert_eq!(of_shared(&outputs), [], "the fold is behind the edge");
+    (5..=6).for_each(|seq| source.fold(shared(seq)).expect("in order"));
+    let outputs = hub.step(&source, HubInput::Advanced);
+    assert_eq!(of_shared(&outputs), [PushMode::Snapshot]);
+}
+
+#[test]
+fn a_stream_that_is_taken_and_given_again_begins_with_a_snapshot_and_does_not_go_back() {
+    let mut source = source(1, 1);
+    (1..=4).for_each(|seq| source.fold(shared(seq)).expect("in order"));
+    source.fold(assigned(2, vec![StreamId::Cluster])).expect("in order");
+    let (mut hub, outputs) = open_hub_with(&source, vec![held_of_shared(5), held_to(2)], 1 << 20);
+    assert_eq!(of_shared(&outputs), [], "the fold is behind the edge");
+    for (seq, streams) in [(3, vec![]), (4, vec![StreamId::Cluster])] {
+        source.fold(assigned(seq, streams)).expect("in order");
+        let outputs = hub.step(&source, HubInput::Advanced);
+        assert_eq!(of_shared(&outputs), []);
+    }
+    (5..=6).for_each(|seq| source.fold(shared(seq)).expect("in order"));
+    let outputs = hub.step(&source, HubInput::Advanced);
+    assert_eq!(of_shared(&outputs), [PushMode::Snapshot], "the edge may have dropped it");
+}
+
+#[test]
+fn a_divergence_after_the_first_part_of_a_snapshot_begins_another_one() {
+    let source = source(10, 10);
+    let (mut hub, outputs) = open_hub_with(&source, Vec::new(), 600);
+    let mut received_bytes = 0;
+    let mut receive = |outputs: &[HubOutput]| {
+        let pushes = pushes(outputs);
+        received_bytes += pushes.iter().map(|push| push.bytes()).sum::<u64>();
+        let ack = Ack { received_bytes, progress: Vec::new() };
+        let parts: Vec<_> = pushes.iter().map(|push| (push.part, push.last_part)).collect();
+        (parts, HubInput::Received(EdgeMessage::Ack(ack)))
+    };
+    let (parts, ack) = receive(&outputs);
+    assert_eq!(parts, [(0, false)]);
+    let outputs = hub.step(&source, ack);
+    let divergence = Divergence { stream: private(), seq: Seq::ZERO };
+    hub.step(&source, HubInput::Received(EdgeMessage::Divergence(divergence)));
+    let (parts, ack) = receive(&outputs);
+    assert_eq!(parts, [(1, false)]);
+    let outputs = hub.step(&source, ack);
+    assert_eq!(receive(&outputs).0, [(0, false)]);
 }
