@@ -30,7 +30,6 @@ use std::collections::BTreeMap;
 
 use headwater_event::{Assignment, Checkpoint, Identity, LogId, Seq, StateHash, StreamId};
 
-use assignment::DroppedStream;
 pub use io::{EdgeCloseReason, EdgeInput, EdgeOutput, EdgeState, PushFault, StreamStop};
 use report_window::ReportWindow;
 use requests::{PendingRequests, unavailable};
@@ -51,8 +50,9 @@ pub struct EdgeSession {
     raising_boot: bool,
     assignment: Option<Assignment>,
     receivers: BTreeMap<StreamId, StreamReceiver>,
-    /// The streams dropped within this connection that no push has begun anew.
-    dropped: BTreeMap<StreamId, DroppedStream>,
+    /// The streams that the hub counts as held, and the edge has dropped or not begun. Only a
+    /// snapshot begins them. With each, whether the hub was asked for one.
+    dropped: BTreeMap<StreamId, bool>,
     phase: Phase,
     /// The connections on which a hello was sent.
     connections: u64,
@@ -243,6 +243,7 @@ impl EdgeSession {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
         }
+        self.receivers.retain(|_, receiver| !receiver.is_empty());
         outputs.extend(self.requests.close());
         self.reports.close();
         self.dropped.clear();
@@ -343,7 +344,7 @@ impl EdgeSession {
             return Err(EdgeCloseReason::Overflow { pushes: unapplied });
         }
         self.received_bytes = self.received_bytes.saturating_add(push.bytes());
-        if !self.is_of_dropped(&push) {
+        if !self.discards(&push) {
             let assignment = self.assignment_in(&push);
             let receiver = self.receivers.entry(stream.clone()).or_default();
             let decision = receiver.receive(&push, log_id, assignment).map_err(fault)?;
@@ -467,12 +468,17 @@ impl EdgeSession {
 
     fn check_ends(&mut self, heartbeat: &HubHeartbeat, outputs: &mut Vec<EdgeOutput>) {
         for end in &heartbeat.tails {
+            // A hub of an earlier version may have ignored the request of a snapshot.
+            if let Some(is_requested) = self.dropped.get_mut(&end.stream) {
+                *is_requested = false;
+            }
             let Some(receiver) = self.receivers.get_mut(&end.stream) else { continue };
             let found = receiver.hash;
             if let Some(expected) = receiver.check_end(end) {
                 self.stopped(&end.stream, end.checkpoint.seq, expected, found, outputs);
             }
         }
+        self.request_regained(outputs);
     }
 
     /// Reports a stopped stream, behind an acknowledgement: the acknowledgement shows the hub

@@ -15,8 +15,9 @@
 //! A hub that has just started has not read the beginning of its log yet, nor which identities the
 //! node has had. The welcome waits for both, for a bounded time.
 //!
-//! In an open session each stream is idle at the end of the fold, is parked, or has a push in
-//! flight. While the window has room, every event is sent as it is; the events behind a full window
+//! In an open session each stream of the node is idle at the end of the fold, is parked, or has a
+//! push in flight. A stream that the node does not have by the fold keeps its position and sends
+//! nothing. While the window has room, every event is sent as it is; the events behind a full window
 //! are sent as one delta (`catch_up_plan`). When an edge needs the complete state and holds some
 //! of it, the hub asks for a summary first:
 //!
@@ -370,9 +371,9 @@ impl HubSession {
             if !stream.readable_by(&self.node) || !seen.insert(stream) {
                 return Err(Violation::Stream { stream: stream.clone() }.into());
             }
-            // A stream that the edge has begun without this hub.
+            // The hello did not name the stream, and nothing of it was sent.
             let Some(sender) = self.sender_mut(stream) else { continue };
-            if sender.progressed(progress)? {
+            if sender.progressed(progress)? && sender.is_served {
                 outputs.push(HubOutput::Progressed(stream.clone()));
             }
         }
@@ -401,7 +402,6 @@ impl HubSession {
         if !summary.stream.readable_by(&self.node) {
             return Err(Violation::Stream { stream: summary.stream }.into());
         }
-        // The node may have lost the stream meanwhile.
         if let Some(sender) = self.sender_mut(&summary.stream) {
             sender.summarized(summary);
         }

@@ -1,16 +1,11 @@
 //! The node's streams, as its private stream assigns them.
 
+use std::collections::BTreeSet;
+
 use headwater_event::{Assignment, Change, EntryKey, Seq, StreamId};
 
 use super::{EdgeOutput, EdgeSession, divergence};
-use crate::message::Push;
-
-/// A stream that was dropped within this connection. The hub still counts it as held by the edge.
-#[derive(Debug, Default)]
-pub(super) struct DroppedStream {
-    /// The node has the stream again, and the hub was asked for a snapshot.
-    is_requested: bool,
-}
+use crate::message::{Push, PushMode};
 
 impl EdgeSession {
     /// The assignment in a part of a push to the private stream; `None`: the part does not change
@@ -38,36 +33,59 @@ impl EdgeSession {
         assignment
     }
 
+    /// Whether the private stream names `stream`: as it is applied, or in a push that has arrived. An
+    /// edge without an assignment may have any stream.
+    pub(super) fn is_assigned(&self, stream: &StreamId) -> bool {
+        let names = |assignment: &Assignment| assignment.contains(stream);
+        self.assignment.as_ref().is_none_or(names) || self.arrived_assignment().is_some_and(names)
+    }
+
+    fn arrived_assignment(&self) -> Option<&Assignment> {
+        let private = self.receivers.get(&StreamId::node(&self.identity.node))?;
+        private.arrived_assignment()
+    }
+
     /// Drops the streams that the private stream no longer names, each once the shell has applied
-    /// its pushes, so that no `Applied` concerns a dropped stream. A stream of which nothing is
-    /// applied may have been assigned by a push that is not applied either.
+    /// its pushes, so that no `Applied` concerns a dropped stream.
     pub(super) fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
-        let Some(assignment) = &self.assignment else { return };
+        let streams = self.receivers.keys();
+        let unassigned: BTreeSet<_> =
+            streams.filter(|stream| !self.is_assigned(stream)).cloned().collect();
         self.receivers.retain(|stream, receiver| {
-            let is_assigned = assignment.contains(stream);
-            receiver.was_assigned |= is_assigned || receiver.applied.is_some();
-            receiver.is_leaving |= receiver.was_assigned && !is_assigned;
+            receiver.is_leaving |= unassigned.contains(stream);
             if receiver.is_leaving && receiver.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
             let is_dropped = receiver.is_leaving && receiver.unapplied() == 0;
             if is_dropped {
                 outputs.push(EdgeOutput::Drop(stream.clone()));
-                self.dropped.insert(stream.clone(), DroppedStream::default());
+                self.dropped.insert(stream.clone(), false);
             }
             !is_dropped
         });
         self.request_regained(outputs);
     }
 
+    /// Whether a push is discarded before its stream receives it: the hub sent it before it knew that
+    /// the edge has dropped the stream, or the hub has not read that the node lost it.
+    pub(super) fn discards(&mut self, push: &Push) -> bool {
+        let stream = &push.stream;
+        if !self.receivers.contains_key(stream) && !self.is_assigned(stream) {
+            self.dropped.entry(stream.clone()).or_insert(false);
+        } else if push.mode == PushMode::Snapshot && push.part == 0 {
+            self.dropped.remove(stream);
+        }
+        self.dropped.contains_key(stream)
+    }
+
     /// Requests a snapshot, once, of each stream that the node lost and regained within the session:
     /// the edge has dropped events that the hub has already sent.
-    fn request_regained(&mut self, outputs: &mut Vec<EdgeOutput>) {
+    pub(super) fn request_regained(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Some(assignment) = self.assignment.as_ref().filter(|_| self.is_open()) else { return };
         let mut regained = Vec::new();
-        for (stream, dropped) in &mut self.dropped {
-            if assignment.contains(stream) && !dropped.is_requested {
-                dropped.is_requested = true;
+        for (stream, is_requested) in &mut self.dropped {
+            if assignment.contains(stream) && !*is_requested {
+                *is_requested = true;
                 regained.push(stream.clone());
             }
         }
@@ -75,14 +93,5 @@ impl EdgeSession {
             self.acknowledge(outputs);
             outputs.push(divergence(&stream, Seq::ZERO));
         }
-    }
-
-    /// Whether a push is of a dropped stream, and does not begin it anew. The hub sent it before it
-    /// knew of the drop.
-    pub(super) fn is_of_dropped(&mut self, push: &Push) -> bool {
-        if push.is_beginning() {
-            self.dropped.remove(&push.stream);
-        }
-        self.dropped.contains_key(&push.stream)
     }
 }

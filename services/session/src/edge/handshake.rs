@@ -19,11 +19,12 @@ impl EdgeSession {
             }
             return;
         }
+        self.receivers.values_mut().for_each(StreamReceiver::begin_session);
         let positions = self
             .receivers
-            .iter_mut()
+            .iter()
             .filter_map(|(stream, receiver)| {
-                let checkpoint = receiver.begin_session()?;
+                let checkpoint = receiver.durable?;
                 Some(ReplicaPosition { stream: stream.clone(), checkpoint, hash: receiver.hash })
             })
             .collect();

@@ -37,8 +37,6 @@ pub(super) struct StreamReceiver {
     /// Where the state was found to differ from the log. Only a push that begins anew continues from
     /// there.
     pub(super) stopped: Option<Seq>,
-    /// The private stream has assigned the stream to the node.
-    pub(super) was_assigned: bool,
     /// The node no longer has the stream. It is dropped once the shell has applied every push.
     pub(super) is_leaving: bool,
     /// The end of the last push that began anew. A durable position below it is of another history.
@@ -129,6 +127,13 @@ impl StreamReceiver {
         self.pending.back().map(|pending| pending.to).or(self.applied)
     }
 
+    /// The newest assignment in the pushes that are pending or staged.
+    pub(super) fn arrived_assignment(&self) -> Option<&Assignment> {
+        let staged = self.staged.iter().map(|staged| &staged.push);
+        let mut arrived = self.pending.iter().chain(staged).rev();
+        arrived.find_map(|push| push.assignment.as_ref())
+    }
+
     /// The number of pushes that the shell has not applied yet.
     pub(super) fn unapplied(&self) -> usize {
         self.pending.len()
@@ -179,7 +184,7 @@ impl StreamReceiver {
         if self.is_leaving || self.stopped.is_some() && !push.is_beginning() {
             return Ok(PushDecision::Discard);
         }
-        if push.part == 0 {
+        if self.staged.is_none() || push.is_beginning() {
             self.check_position(push, log_id)?;
         }
         let staged = self.continue_staged(push, assignment)?;
@@ -289,10 +294,14 @@ impl StreamReceiver {
         self.unstage()
     }
 
-    /// The position for a hello; `None`: nothing is durable. The hub begins in its history.
-    pub(super) fn begin_session(&mut self) -> Option<Checkpoint> {
+    /// A hub begins in the history of the durable position.
+    pub(super) fn begin_session(&mut self) {
         self.is_in_old_history = false;
-        self.durable
+    }
+
+    /// Whether nothing of the stream is applied, or waits to be.
+    pub(super) fn is_empty(&self) -> bool {
+        self.applied.is_none() && self.is_settled()
     }
 
     /// Discards a push that will not be completed. True: parts of it had arrived.
@@ -359,8 +368,8 @@ impl StreamReceiver {
         Ok(())
     }
 
-    /// Adds a part to the staged push; checks that it is the next part. The first part of a push
-    /// replaces one that the hub has abandoned.
+    /// Adds a part to the staged push; checks that it is the next part. A push that begins the stream
+    /// anew replaces one that the hub has abandoned.
     fn continue_staged(
         &self,
         push: &Push,
@@ -373,7 +382,7 @@ impl StreamReceiver {
             to: push.to.seq,
         };
         let (next_part, changes, before) = match &self.staged {
-            Some(staged) if push.part != 0 => {
+            Some(staged) if !push.is_beginning() => {
                 let same = staged.push.to == push.to
                     && staged.push.hash == push.hash
                     && staged.push.mode == push.mode

@@ -12,7 +12,7 @@ use crate::source::{FoldStatus, SourceError, StreamSource, TransferPart, Transfe
 /// Sends one stream in one session.
 pub(super) struct StreamSender {
     stream: StreamId,
-    /// Whether the node has the stream by the fold. Nothing is sent before and after.
+    /// Whether the node has the stream by the fold. Otherwise nothing is sent.
     pub(super) is_served: bool,
     /// The edge's position once it has received everything sent; `None`: it holds nothing.
     pub(super) held: Option<ReplicaPosition>,
@@ -201,35 +201,31 @@ impl StreamSender {
         self.summary.take()
     }
 
-    /// The edge reports a divergence. False: a snapshot or correction was in flight before the
-    /// edge noticed it.
+    /// The edge reports a divergence. False: a snapshot or correction was due or in flight before
+    /// the edge noticed it.
     pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
-        let is_reset_due = self
+        let is_unsent = self
             .transfer
             .as_ref()
             .is_some_and(|transfer| transfer.mode.begins_anew() && transfer.next_part == 0);
-        let is_reset_in_flight = is_reset_due || received_bytes < self.history.from_bytes;
-        if is_reset_in_flight {
+        if self.reset || is_unsent || received_bytes < self.history.from_bytes {
             return false;
         }
-        self.begin_anew();
+        self.require_snapshot();
         true
     }
 
-    /// The node no longer has the stream by the fold. An edge that has not read further than the
-    /// fold will drop the stream, so a snapshot is due when the node has it again. The sender keeps
-    /// its position: an edge ahead of the fold will not, and must not be set back.
+    /// The node no longer has the stream by the fold. The edge drops a stream that was served, so
+    /// the stream begins with a snapshot when the node has it again. The sender keeps its position:
+    /// an edge that has read further than the fold drops nothing, and must not be set back.
     pub(super) fn withdraw(&mut self) {
         if std::mem::take(&mut self.is_served) {
-            self.begin_anew();
-            self.summary = None;
-            self.parked = None;
-            self.snapshot_due = false;
+            self.require_snapshot();
         }
     }
 
-    /// Abandons what is sent in parts or compared: a snapshot is due.
-    fn begin_anew(&mut self) {
+    /// Abandons the transfer and the comparison: a snapshot is due.
+    fn require_snapshot(&mut self) {
         if let Some(comparison) = &mut self.comparison {
             comparison.is_void = true;
         }

@@ -265,7 +265,7 @@ impl Edge {
     fn apply(&mut self, push: Push, cloud: &Cloud) {
         let stream = push.stream.clone();
         let begins_anew = push.mode.begins_anew();
-        if begins_anew && push.part == 0 {
+        if push.is_beginning() {
             self.broken.remove(&stream);
         }
         if self.broken.contains(&stream) {

@@ -495,7 +495,15 @@ impl World {
                     .map_err(|broken| broken.to_string())?;
             }
             let assigned = self.cloud.assigned(node);
-            if let Some(stream) = edge.disk.streams.keys().find(|held| !assigned.contains(held)) {
+            let listed = edge.session.streams().map(|listed| listed.stream);
+            if let Some(stream) = edge
+                .disk
+                .streams
+                .keys()
+                .cloned()
+                .chain(listed)
+                .find(|held| !assigned.contains(held))
+            {
                 return Err(format!("I10 node {node} still has {stream}"));
             }
             if !edge.outbox.is_empty() {

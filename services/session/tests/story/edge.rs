@@ -4,8 +4,8 @@ use headwater_event::{
     Applied, Assignment, Change, EntryKey, Identity, Incarnation, LogId, RemovalRuns, Seq, StreamId,
 };
 use headwater_session::message::{
-    Compare, EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition, Request,
-    RequestError, RequestVerb, Welcome,
+    Compare, EdgeMessage, HubHeartbeat, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition,
+    Request, RequestError, RequestVerb, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, PushFault,
@@ -234,11 +234,31 @@ fn a_snapshot_of_a_gained_stream_may_arrive_before_its_assignment_is_applied() {
     assert_eq!(edge.step(pushed(last.clone())), [EdgeOutput::Apply(last)]);
     edge.step(applied(private(), 7));
     assert_eq!(edge.step(applied(StreamId::Cluster, 9)), []);
-    // A stream that is taken before its snapshot is complete leaves nothing behind.
-    edge.step(pushed(shared_part(12, 0, false)));
-    edge.step(pushed(assigning(8, None)));
+}
+
+#[test]
+fn an_edge_discards_a_stream_that_a_hub_behind_it_sends() {
+    let mut edge = assigned_edge(false);
+    assert_eq!(edge.step(pushed(shared_part(9, 0, true))), []);
+    assert_eq!(edge.streams().count(), 1);
+    edge.step(pushed(assigning(6, Some(StreamId::Cluster))));
+    let outputs = edge.step(applied(private(), 6));
+    let [_, EdgeOutput::Send(EdgeMessage::Divergence(divergence))] = &outputs[..] else {
+        panic!("no request of a snapshot: {outputs:?}")
+    };
+    assert_eq!(divergence.stream, StreamId::Cluster);
+}
+
+#[test]
+fn a_stream_that_is_taken_before_its_snapshot_is_complete_leaves() {
+    let mut edge = assigned_edge(false);
+    edge.step(pushed(assigning(6, Some(StreamId::Cluster))));
+    edge.step(applied(private(), 6));
+    edge.step(pushed(shared_part(9, 0, false)));
+    edge.step(pushed(assigning(7, None)));
     let dropped = [EdgeOutput::Unstage(StreamId::Cluster), EdgeOutput::Drop(StreamId::Cluster)];
-    assert_eq!(edge.step(applied(private(), 8)), dropped);
+    assert_eq!(edge.step(applied(private(), 7)), dropped);
+    assert_eq!(edge.streams().count(), 1);
 }
 
 #[test]
@@ -260,25 +280,36 @@ fn an_edge_discards_what_a_hub_continues_of_a_dropped_stream() {
     assert_eq!(divergence.stream, StreamId::Cluster);
     let all = [&assigning(6, None), &late, &assigning(7, Some(StreamId::Cluster))];
     assert_eq!(ack.received_bytes, all.iter().map(|push| push.bytes()).sum::<u64>());
-    let later = Push { stream: StreamId::Cluster, ..push(PushMode::Tail, 6, 7) };
-    assert_eq!(edge.step(pushed(later)), [], "the divergence was under way");
+    for mode in [PushMode::Tail, PushMode::Correction] {
+        let from = if mode == PushMode::Tail { 6 } else { 0 };
+        let later = Push { stream: StreamId::Cluster, ..push(mode, from, 7) };
+        assert_eq!(edge.step(pushed(later)), [], "the divergence was under way");
+    }
     edge.step(pushed(push(PushMode::Tail, 7, 8)));
     assert_eq!(edge.step(applied(private(), 8)), [], "one request is enough");
+    // But for a hub that still waits for the stream at its next heartbeat.
+    let tail = ReplicaPosition { stream: StreamId::Cluster, checkpoint: at(7), hash: hash(1) };
+    let heartbeat = HubMessage::Heartbeat(HubHeartbeat { tails: vec![tail] });
+    let outputs = edge.step(EdgeInput::Received(heartbeat));
+    assert_eq!(
+        outputs.last(),
+        Some(&EdgeOutput::Send(EdgeMessage::Divergence(divergence.clone())))
+    );
     let whole = shared_part(8, 0, true);
     assert_eq!(edge.step(pushed(whole.clone())), [EdgeOutput::Apply(whole)]);
 }
 
 #[test]
-fn the_first_part_of_a_push_replaces_an_abandoned_one() {
+fn a_push_that_begins_anew_replaces_an_abandoned_one() {
     let mut edge = open_edge();
     edge.step(pushed(Push { last_part: false, ..push(PushMode::Snapshot, 0, 9) }));
     let whole = push(PushMode::Snapshot, 0, 8);
     assert_eq!(edge.step(pushed(whole.clone())), [EdgeOutput::Apply(whole)]);
     assert_eq!(edge.streams().next().expect("one stream").received, Seq(8));
-    // It continues the stream or is refused, as any other push.
+    // Another push does not.
     edge.step(pushed(Push { last_part: false, ..push(PushMode::Delta, 8, 9) }));
-    let outputs = edge.step(pushed(push(PushMode::Tail, 9, 10)));
-    let fault = PushFault::Gap { from: Seq(9), applied: Seq(8) };
+    let outputs = edge.step(pushed(push(PushMode::Tail, 8, 9)));
+    let fault = PushFault::Part { expected: 1, staged: Seq(9), part: 0, to: Seq(9) };
     let end = EdgeCloseReason::Push { stream: private(), fault };
     assert_eq!(outputs.last(), Some(&EdgeOutput::Close(end)));
 }
