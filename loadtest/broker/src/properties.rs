@@ -28,8 +28,9 @@ const DEFAULTS: [(&str, &str); 17] = [
     ("background.threads", "2"),
     ("num.recovery.threads.per.data.dir", "1"),
     ("num.replica.fetchers", "1"),
-    // A dead broker is noticed within two seconds instead of nine.
-    ("broker.session.timeout.ms", "2000"),
+    // A dead broker is noticed within six seconds instead of nine. A stall of the machine of a few
+    // seconds is none: a lone broker that is taken for dead has no leader for a second.
+    ("broker.session.timeout.ms", "6000"),
     ("broker.heartbeat.interval.ms", "400"),
     ("offsets.topic.num.partitions", "1"),
 ];

@@ -59,7 +59,8 @@ impl Fleet {
                 broken.downcast_ref().is_some_and(|found: &Unreadable| found.is_temporary);
             assert!(is_temporary && Instant::now() < deadline, "{broken}\n{}", self.outputs());
             println!("a look is repeated: {broken}");
-            thread::sleep(POLL);
+            // A look halts the edges, so it is not what waits for the log.
+            self.wait_for("the log again", |fleet| (!Evidence::is_log_away(fleet)).then_some(()));
         }
     }
 

@@ -20,6 +20,19 @@ fn troubles(fleet: &Fleet, part: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
+/// Whether a part names no trouble.
+fn is_well(fleet: &Fleet, part: &str) -> bool {
+    fleet.part(part).text(&["status"]).is_some_and(|text| !text.contains("trouble  "))
+}
+
+/// Waits until a part names one trouble, which begins so.
+fn wait_for_only(fleet: &Fleet, part: &str, trouble: &str) {
+    fleet.wait_for(&format!("{part}: only {trouble:?}"), |fleet| {
+        let lines = troubles(fleet, part)?;
+        (lines.starts_with(trouble) && lines.lines().count() == 1).then_some(())
+    });
+}
+
 /// An address where nothing listens: port 1 of this machine.
 fn closed() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
@@ -52,10 +65,10 @@ fn a_wrong_hub_and_a_node_that_nothing_is_for_are_named_in_the_status() {
 
     fleet.add_edge("gw-1", &["hub"]);
     fleet.add_edge("gw-9", &["hub"]);
-    let lines = fleet.wait_for("the trouble of the node", |fleet| troubles(fleet, "controller"));
-    assert!(lines.starts_with("trouble  gw-9: it is connected, but nothing is for it"), "{lines}");
-    assert_eq!(lines.lines().count(), 1, "gw-1 has a pod: {lines}");
-    assert_eq!(troubles(&fleet, "gw-1"), None, "its edge is well");
+    // gw-1 has a pod. On a busy machine other troubles come, and go again.
+    let expected = "trouble  gw-9: it is connected, but nothing is for it";
+    wait_for_only(&fleet, "controller", expected);
+    fleet.wait_for("an edge without trouble", |fleet| is_well(fleet, "gw-1").then_some(()));
 }
 
 #[test]
@@ -71,20 +84,16 @@ fn a_silent_broker_and_a_silent_hub_are_named_long_before_anything_gives_up() {
     let wait_until_well = |fleet: &Fleet| {
         fleet.wait_for("a status without trouble", |fleet| {
             let parts = ["controller", "hub", "gw-1"];
-            let are_well = parts.iter().all(|part| {
-                fleet.part(part).text(&["status"]).is_some_and(|text| !text.contains("trouble  "))
-            });
-            are_well.then_some(())
+            parts.iter().all(|part| is_well(fleet, part)).then_some(())
         });
     };
     wait_until_well(&fleet);
 
     fleet.kafka.broker(1).freeze().expect("it freezes");
     for part in ["controller", "hub"] {
-        let lines = fleet.wait_for("the silent broker", |fleet| troubles(fleet, part));
         let expected =
             format!("trouble  Kafka at {} has not answered since ", fleet.kafka.bootstrap());
-        assert!(lines.starts_with(&expected) && lines.lines().count() == 1, "{lines}");
+        wait_for_only(&fleet, part, &expected);
     }
     fleet.kafka.broker(1).thaw().expect("it continues");
     wait_until_well(&fleet);
@@ -93,9 +102,10 @@ fn a_silent_broker_and_a_silent_hub_are_named_long_before_anything_gives_up() {
     fleet.part("hub").freeze();
     fleet.part_mut("gw-1").kill();
     fleet.part_mut("gw-1").start_again();
-    let lines = fleet.wait_for("the silent hub", |fleet| troubles(fleet, "gw-1"));
     let hub = format!("hub {} has not answered for more than 3 s", fleet.hub_address("hub"));
-    assert!(lines.contains(&hub), "{lines}");
+    fleet.wait_for("the silent hub", |fleet| {
+        troubles(fleet, "gw-1").filter(|lines| lines.contains(&hub))
+    });
     fleet.part("hub").thaw();
     wait_until_well(&fleet);
 }

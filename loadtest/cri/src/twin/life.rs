@@ -8,6 +8,9 @@ const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 /// The file by which a container says that its signals are set up.
 const READY: &str = "/tmp/ready";
 
+/// The file for which a container waits before it takes memory.
+const GREED: &str = "/tmp/greed";
+
 /// What a container does until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -22,7 +25,7 @@ pub enum Life {
         /// The time until then, in tenths of a second.
         tenths: u32,
     },
-    /// Takes memory until the kernel kills it.
+    /// Waits for [`Life::greed`], then takes memory until the kernel kills it.
     Greedy,
     /// Its program is missing.
     Missing,
@@ -37,7 +40,9 @@ impl Life {
             Self::Exit { code, tenths } => {
                 format!("sleep {}.{}; exit {code}", tenths / 10, tenths % 10)
             }
-            Self::Greedy => "exec tail /dev/zero".to_owned(),
+            Self::Greedy => {
+                format!("until test -e {GREED}; do sleep 0.1; done; exec tail /dev/zero")
+            }
             Self::Missing => return vec!["/no/such/program".to_owned()],
         };
         let shell = SHELL.iter().map(ToString::to_string);
@@ -48,6 +53,13 @@ impl Life {
     /// up its signals. Before that a signal may be lost, or end it.
     pub fn probe() -> Vec<String> {
         ["/bin/test", "-e", READY].map(str::to_owned).to_vec()
+    }
+
+    /// The command in a greedy container that lets it take memory. A runtime looks for a lack of memory
+    /// only once the start has ended.
+    pub fn greed() -> Vec<String> {
+        let script = format!(": > {GREED}");
+        SHELL.iter().map(ToString::to_string).chain([script]).collect()
     }
 
     /// The life of a command; one that is no life runs forever.
@@ -65,8 +77,7 @@ impl Life {
             Self::Exit { code, tenths } => {
                 Some((Duration::from_millis(u64::from(tenths) * 100), code))
             }
-            Self::Greedy => Some((Duration::from_millis(100), 137)),
-            Self::Forever | Self::Stubborn | Self::Missing => None,
+            Self::Forever | Self::Stubborn | Self::Greedy | Self::Missing => None,
         }
     }
 }

@@ -275,6 +275,10 @@ impl RuntimeService for Services {
                 if cmd == Life::probe() {
                     return Ok(ExecSyncResponse::default());
                 }
+                if cmd == Life::greed() {
+                    self.0.end(&id, KILLED, Oom::Yes);
+                    return Ok(ExecSyncResponse::default());
+                }
                 match Life::of(&cmd) {
                     Life::Exit { code, .. } => {
                         Ok(ExecSyncResponse { exit_code: code, ..ExecSyncResponse::default() })
@@ -347,10 +351,9 @@ fn check_log_folder(logs: &Path, log: &str) -> Result<(), Status> {
 fn live(shared: &Arc<Core>, id: &str, life: Life) {
     let Some((time, code)) = life.own_end() else { return };
     let (shared, id) = (Arc::clone(shared), id.to_owned());
-    let oom = if life == Life::Greedy { Oom::Yes } else { Oom::No };
     tokio::spawn(async move {
         tokio::time::sleep(time).await;
-        shared.end(&id, code, oom);
+        shared.end(&id, code, Oom::No);
     });
 }
 

@@ -85,21 +85,22 @@ pub(crate) async fn a_missing_program_ends_the_container_with_128(case: &Case) {
 }
 
 pub(crate) async fn a_container_killed_for_memory_says_so(case: &Case) {
-    let sandbox = case.run_pod().await.expect("a sandbox");
-    let config = greedy(case);
-    let container = case.create(&sandbox, config).await.expect("a container");
-    case.start(&container).await.expect("it starts");
+    let (sandbox, container) = takes_memory(case).await;
     let status = case.ended(&container).await;
     assert_eq!((status.exit_code, status.reason.as_str()), (137, "OOMKilled"));
     case.clean(&sandbox).await;
 }
 
-/// A container that takes more memory than it may.
-pub(crate) fn greedy(case: &Case) -> ContainerConfig {
+/// A sandbox and a container in it that takes more memory than it may, from now on.
+pub(crate) async fn takes_memory(case: &Case) -> (String, String) {
+    let sandbox = case.run_pod().await.expect("a sandbox");
     let mut config = case.container("main", Life::Greedy);
     config.linux.as_mut().expect("Linux").resources =
         Some(LinuxContainerResources { memory_limit_in_bytes: MEMORY_BYTES, ..Default::default() });
-    config
+    let container = case.create(&sandbox, config).await.expect("a container");
+    case.start(&container).await.expect("it starts");
+    assert_eq!(case.exec(&container, Life::greed(), 30).await.expect("it runs"), 0);
+    (sandbox, container)
 }
 
 pub(crate) async fn containers_are_listed_by_sandbox_and_label(case: &Case) {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tonic::{Code, Request};
 
 use crate::bench::{Case, DEADLINE, assert_fails};
-use crate::containers::greedy;
+use crate::containers::takes_memory;
 
 /// Events that a case has not read.
 const EVENTS_MAX: usize = 64;
@@ -70,9 +70,7 @@ pub(crate) async fn an_end_comes_as_an_event(case: &Case) {
 
 pub(crate) async fn a_kill_for_memory_comes_before_the_end(case: &Case) {
     let mut events = subscribe(case).await;
-    let sandbox = case.run_pod().await.expect("a sandbox");
-    let container = case.create(&sandbox, greedy(case)).await.expect("a container");
-    case.start(&container).await.expect("it starts");
+    let (sandbox, container) = takes_memory(case).await;
     assert_eq!(next(&mut events, &container).await.topic, "/tasks/oom");
     // Some kernels notify more than once.
     let mut event = next(&mut events, &container).await;

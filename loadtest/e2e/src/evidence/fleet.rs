@@ -44,18 +44,27 @@ impl Evidence {
                 read.map_err(|error| unreadable(&picture, &error))?;
             }
         }
-        let read = (|| {
-            let open = |topic: &str| {
-                let mut settings = KafkaSettings::new(fleet.kafka.bootstrap(), topic);
-                CLIENT.clone_into(&mut settings.client_id);
-                settings.commit_positions = false;
-                KafkaLog::new(settings)
-            };
-            let reports = Arc::new(open(UPSTREAM_TOPIC)?);
-            let upstream = UpstreamLog::new(reports, Arc::new(open(POSITIONS_TOPIC)?));
-            log::read(&open(DOWNSTREAM_TOPIC)?, &upstream, &mut evidence)
-        })();
+        let read = read_logs(fleet, &mut evidence);
         read.map_err(|reason| unreadable("the log".as_ref(), &*reason))?;
         Ok(evidence)
     }
+
+    /// Whether a log of `fleet` is away.
+    pub fn is_log_away(fleet: &Fleet) -> bool {
+        let read = read_logs(fleet, &mut Self::default());
+        read.is_err_and(|reason| log::is_temporary(&*reason))
+    }
+}
+
+/// Reads both logs of `fleet` up to where they end.
+fn read_logs(fleet: &Fleet, evidence: &mut Evidence) -> Result<(), Box<log::Failure>> {
+    let open = |topic: &str| {
+        let mut settings = KafkaSettings::new(fleet.kafka.bootstrap(), topic);
+        CLIENT.clone_into(&mut settings.client_id);
+        settings.commit_positions = false;
+        KafkaLog::new(settings)
+    };
+    let reports = Arc::new(open(UPSTREAM_TOPIC)?);
+    let upstream = UpstreamLog::new(reports, Arc::new(open(POSITIONS_TOPIC)?));
+    log::read(&open(DOWNSTREAM_TOPIC)?, &upstream, evidence)
 }

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
@@ -22,6 +23,9 @@ use crate::world::{
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
 const BULK_BYTES: usize = 16 << 20;
 const FILE_BYTES: usize = 1 << 20;
+
+/// The pause between two connections to the port of a pod.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// A process that ends with the test.
 struct Background(Child);
@@ -172,12 +176,12 @@ fn through_the_hub(runtime: &Path) {
 }
 
 fn verbs(cluster: &ControlPlane, dir: &Path) {
-    // Logs.
-    assert_eq!(kubectl(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
+    // Logs. The first line may follow the start by a moment.
     let (_follow, lines) = background(cluster, &["logs", "-f", "web"]);
     for line in ["hello", "tick", "tick"] {
         assert_eq!(lines.next_within(WAIT).expect("a line"), line);
     }
+    assert_eq!(kubectl(cluster, &["logs", "web", "--limit-bytes=5"]), "hello");
 
     // Exec: output, errors, exit code; what goes in comes out, and its end is known.
     let script = "echo a; echo b >&2; exit 4";
@@ -209,15 +213,22 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     assert_eq!(served(&lines), "served\n");
 }
 
-/// What the pod says on the port that a `port-forward` names.
+/// What the pod says on the port that a `port-forward` names. Between two clients, no server listens in
+/// the pod for a moment, and a connection ends without a word.
 fn served(lines: &OutputLines) -> String {
     let line = lines.next_within(WAIT).expect("a line");
     let address = line.split_whitespace().nth(2).expect("an address").to_owned();
-    let mut served = String::new();
-    let mut stream = TcpStream::connect(&address).expect("it listens");
-    stream.set_read_timeout(Some(WAIT)).expect("it can be");
-    stream.read_to_string(&mut served).expect("text");
-    served
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let mut served = String::new();
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.set_read_timeout(Some(WAIT)).expect("it can be");
+        if stream.read_to_string(&mut served).is_ok() && !served.is_empty() {
+            return served;
+        }
+        assert!(Instant::now() < deadline, "the pod serves nothing within {WAIT:?}");
+        thread::sleep(RETRY_AFTER);
+    }
 }
 
 fn own_verbs(hub: &str, certificates: &Path) {

@@ -289,7 +289,7 @@ impl Scene {
     /// What the log still has of a node's stream is in order, and says nothing twice.
     fn check_history(&self, node: &str) {
         let stream = format!("node/{node}");
-        let events = self.fleet.part(HUB).history(&stream).expect("the hub reads the log");
+        let events = self.wait_for("the history", |fleet| fleet.part(HUB).history(&stream));
         let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
         assert!(seqs.windows(2).all(|two| two[0] < two[1]), "{stream}: {seqs:?}");
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
