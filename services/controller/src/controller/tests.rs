@@ -336,7 +336,11 @@ impl Running {
 }
 
 async fn until_true(what: &str, done: impl AsyncFn() -> bool) {
-    let end = Instant::now() + SOON;
+    until_true_within(SOON, what, done).await;
+}
+
+async fn until_true_within(within: Duration, what: &str, done: impl AsyncFn() -> bool) {
+    let end = Instant::now() + within;
     while !done().await {
         assert!(Instant::now() < end, "{what} did not come to be");
         // Timers fire while the runtime has nothing to do.

@@ -266,7 +266,7 @@ async fn stopped_pods_start_again_with_the_next_pod_worker_whatever_their_policy
     let bench = Bench::new(&[pod]);
     let first = bench.edged().await;
     bench.edge.until_status("job", "a running pod", is_running).await;
-    assert_eq!(first.stop_pods(Duration::from_secs(5)).await, 0);
+    assert_eq!(first.stop_pods(Duration::from_mins(1)).await, 0);
     let failed = |s: Value| s["phase"] == "Failed";
     let status = latest_status(&bench.edge.operations(), "job");
     assert!(!status.is_some_and(failed), "a stop of the machine is no failure of the pod");
@@ -322,7 +322,7 @@ async fn a_crash_in_the_middle_of_a_start_never_leaves_two_processes() {
             pids.lines().filter(|pid| is_alive(pid)).count()
         };
         until("one process", || (running() == 1).then_some(())).await;
-        assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+        assert_eq!(edged.stop_pods(Duration::from_mins(1)).await, 0);
         assert_eq!(running(), 0, "a second process was running");
     }
 }

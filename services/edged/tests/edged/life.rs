@@ -29,7 +29,7 @@ async fn a_pod_runs_its_command_and_reports_it() {
     assert_eq!((&container["restartCount"], &container["started"]), (&json!(0), &json!(true)));
     let both = |log: &String| log.contains("stdout F hello\n") && log.contains("stderr F oops\n");
     until("both outputs in the log", || Some(log(&edged.logs(), "web", false)).filter(both)).await;
-    assert_eq!(edged.stop_pods(std::time::Duration::from_secs(5)).await, 0);
+    assert_eq!(edged.stop_pods(std::time::Duration::from_mins(1)).await, 0);
 }
 
 #[tokio::test]

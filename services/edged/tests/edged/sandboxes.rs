@@ -73,7 +73,7 @@ async fn after_the_loss_of_its_sandbox_all_containers_start_again_in_another_one
     initialize(&bench, &runtime, 1).await;
     let again = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
     bench.edge.until_status("web", "the pod again", again).await;
-    assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+    assert_eq!(edged.stop_pods(Duration::from_mins(1)).await, 0);
 }
 
 #[tokio::test]
@@ -297,7 +297,7 @@ async fn a_pod_that_the_runtime_does_not_admit_fails_before_anything_of_it_runs(
     bench.edge.until_status("next", "a start", begins).await;
     let status = crate::fake_edge::latest_status(&bench.edge.operations(), "web");
     assert_eq!(status.expect("a status")["phase"], "Failed");
-    assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+    assert_eq!(edged.stop_pods(Duration::from_mins(1)).await, 0);
 }
 
 #[tokio::test]

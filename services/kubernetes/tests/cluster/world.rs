@@ -369,11 +369,17 @@ impl Running {
     /// Waits until so many requests of a kind had an outcome: the API may show what a request did before
     /// the sink has the answer. There are no more then.
     pub(crate) async fn requested(&self, request: &str, outcome: &str, count: u64) {
+        self.requested_at_least(request, outcome, count).await;
+        assert_eq!(self.requests(request, outcome), count, "{request}: {outcome}");
+    }
+
+    /// Waits until so many requests of a kind, or more, had an outcome.
+    pub(crate) async fn requested_at_least(&self, request: &str, outcome: &str, count: u64) {
         let end = Instant::now() + SOON;
-        while self.requests(request, outcome) < count && Instant::now() < end {
+        while self.requests(request, outcome) < count {
+            assert!(Instant::now() < end, "{request}: {outcome}: fewer than {count}");
             tokio::time::sleep(POLL).await;
         }
-        assert_eq!(self.requests(request, outcome), count, "{request}: {outcome}");
     }
 
     /// Waits for a trouble of the sink.

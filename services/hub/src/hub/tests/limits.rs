@@ -178,8 +178,9 @@ async fn the_session_of_a_silent_edge_ends() {
     let silence_ms_max = HubSettings::default().silence_ms_max;
     assert!(silence_ms_max <= 45_000, "a half-open link ends within 45 s");
     let cloud = TestCloud::new(&["a"]).await;
-    let settings = HubSettings { silence_ms_max: 400, ..settings() };
+    let settings = HubSettings { silence_ms_max: 3_000, ..settings() };
     let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings, limits()).await;
+    until_true("a hub that has read its log", async || hub.view().is_reconciled()).await;
     let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
     edge.receive_until("a welcome", TestEdge::is_open).await;
     // It receives the hub's heartbeats and sends nothing, as an edge whose messages get lost.

@@ -121,7 +121,7 @@ async fn use_all_rights(act_as: ActAs) {
     edge.report_end("named", &uid).await;
     api.gone("named").await;
     // The first renewal of a Lease creates it; the next one comes after ten seconds.
-    running.requested("patch leases", "done", 2).await;
+    running.requested_at_least("patch leases", "done", 2).await;
     cluster.stop_needing(running, &needed(act_as)).await;
 }
 
