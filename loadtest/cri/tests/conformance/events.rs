@@ -41,7 +41,14 @@ async fn next(events: &mut mpsc::Receiver<Envelope>, container: &str) -> Envelop
         let event = event.expect("the stream goes on");
         let value = event.event.as_ref().expect("a value").value.as_slice();
         let id = match event.topic.as_str() {
-            "/tasks/exit" => TaskExit::decode(value).expect("an exit").container_id,
+            "/tasks/exit" => {
+                let exit = TaskExit::decode(value).expect("an exit");
+                // A command in a container ends too, under an id of its own.
+                if exit.id != exit.container_id {
+                    continue;
+                }
+                exit.container_id
+            }
             "/tasks/oom" => TaskOom::decode(value).expect("a kill").container_id,
             _ => continue,
         };
