@@ -316,12 +316,9 @@ impl HubSession {
     fn assign(&mut self, source: &dyn StreamSource) -> Result<(), SourceError> {
         let mut streams = source.streams(&self.node)?;
         streams.retain(|stream| stream.readable_by(&self.node));
-        let missing = streams.iter().filter(|stream| self.sender_at(stream).is_err()).count();
-        // A list that grows by itself has room for four.
-        self.senders.reserve_exact(missing);
         for stream in &streams {
             if let Err(at) = self.sender_at(stream) {
-                self.senders.insert(at, StreamSender::new(stream.clone(), None));
+                self.insert_sender(at, StreamSender::new(stream.clone(), None));
             }
         }
         for sender in &mut self.senders {
@@ -336,6 +333,12 @@ impl HubSession {
     /// The senders of the streams that the node has by the fold.
     fn served(&self) -> impl Iterator<Item = &StreamSender> {
         self.senders.iter().filter(|sender| sender.is_served)
+    }
+
+    /// Adds a sender at its place in the list. A list that grows by itself has room for four.
+    fn insert_sender(&mut self, at: usize, sender: StreamSender) {
+        self.senders.reserve_exact(1);
+        self.senders.insert(at, sender);
     }
 
     /// Where the sender of `stream` is in the list, or would be.

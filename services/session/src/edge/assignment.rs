@@ -35,7 +35,7 @@ impl EdgeSession {
 
     /// Whether the private stream names `stream`: as it is applied, or in a push that has arrived. An
     /// edge without an assignment may have any stream.
-    pub(super) fn is_assigned(&self, stream: &StreamId) -> bool {
+    fn is_assigned(&self, stream: &StreamId) -> bool {
         let names = |assignment: &Assignment| assignment.contains(stream);
         self.assignment.as_ref().is_none_or(names) || self.arrived_assignment().is_some_and(names)
     }

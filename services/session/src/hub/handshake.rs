@@ -41,13 +41,12 @@ impl HubSession {
         if count > max {
             return Err(Violation::TooMany { what: "positions", count, max }.into());
         }
-        self.senders.reserve_exact(count);
         for held in hello.positions {
             let stream = held.stream.clone();
             let is_readable = stream.readable_by(&self.node);
             match self.sender_at(&stream) {
                 Err(at) if is_readable => {
-                    self.senders.insert(at, StreamSender::new(stream, Some(held)));
+                    self.insert_sender(at, StreamSender::new(stream, Some(held)));
                 }
                 _ => return Err(Violation::Stream { stream }.into()),
             }
