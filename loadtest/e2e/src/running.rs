@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_daemon::output_within;
+use headwater_daemon::{OutputLines, output_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -187,6 +187,23 @@ impl Running {
             );
             thread::sleep(POLL);
         }
+    }
+
+    /// Waits until the port that a `port-forward` names in its first line serves something, and returns
+    /// it whole. Between two clients, a pod has moments without a server.
+    ///
+    /// # Panics
+    /// It does not in [`WAIT`].
+    pub fn served_through(&self, forward: &OutputLines) -> String {
+        let line = forward.next_within(WAIT).expect("a line");
+        let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+        self.wait_for("the port", |_| {
+            let mut served = String::new();
+            let mut stream = TcpStream::connect(&address).ok()?;
+            stream.set_read_timeout(Some(WAIT)).ok()?;
+            stream.read_to_string(&mut served).ok()?;
+            Some(served).filter(|served| !served.is_empty())
+        })
     }
 
     /// Waits until every node is connected and has applied all there is.

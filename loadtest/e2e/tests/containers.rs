@@ -1,8 +1,6 @@
 //! The demo as containers: `up --runtime cri`, two nodes on one real containerd, images from a registry.
 
 use std::fs;
-use std::io::Read as _;
-use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
@@ -157,15 +155,7 @@ fn person(socket: &str) {
     let mut forward =
         forward.args(["web", ":8080"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = OutputLines::of(forward.stdout.take().expect("piped"));
-    let line = lines.next_within(WAIT).expect("a line");
-    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
-    let served = running.wait_for("the port", |_| {
-        let mut served = String::new();
-        let mut stream = TcpStream::connect(&address).ok()?;
-        stream.set_read_timeout(Some(WAIT)).ok()?;
-        stream.read_to_string(&mut served).ok()?;
-        Some(served).filter(|served| !served.is_empty())
-    });
+    let served = running.served_through(&lines);
     forward.kill().expect("it runs");
     forward.wait().expect("it ends");
     assert_eq!(served, "served\n");

@@ -2,12 +2,9 @@
 //! a connection that the edge makes. Control plane, program and containers share one network.
 
 use std::fs;
-use std::io::Read as _;
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_cri_lab::{BUSYBOX_IMAGE, Containerd, ContainerdSettings};
@@ -23,9 +20,6 @@ use crate::world::{
 /// What goes through `exec -i` and comes back, and what `cp` copies there and back: many windows of a stream.
 const BULK_BYTES: usize = 16 << 20;
 const FILE_BYTES: usize = 1 << 20;
-
-/// The pause between two connections to the port of a pod.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// A process that ends with the test.
 struct Background(Child);
@@ -145,9 +139,9 @@ fn through_the_hub(runtime: &Path) {
         let phase = kubectl(&cluster, &["get", "pod", "web", "-o", "jsonpath={.status.phase}"]);
         (phase == "Running").then_some(())
     });
-    verbs(&cluster, scratch.path());
+    verbs(&running, &cluster, scratch.path());
     let hub = format!("127.0.0.1:{port}");
-    own_verbs(&hub, &certificates);
+    own_verbs(&running, &hub, &certificates);
 
     // What the node refuses reaches a person, and so does an unknown pod of the hub.
     let refused = kubectl_output(&cluster, &["exec", "web", "--", "no-such-program"]);
@@ -175,7 +169,7 @@ fn through_the_hub(runtime: &Path) {
     assert_eq!(log.refused(USER), [""; 0], "the roles refuse what the controller does");
 }
 
-fn verbs(cluster: &ControlPlane, dir: &Path) {
+fn verbs(running: &Running, cluster: &ControlPlane, dir: &Path) {
     // Logs. The first line may follow the start by a moment.
     let (_follow, lines) = background(cluster, &["logs", "-f", "web"]);
     for line in ["hello", "tick", "tick"] {
@@ -210,28 +204,10 @@ fn verbs(cluster: &ControlPlane, dir: &Path) {
     // Port-forward.
     let forward = ["port-forward", "web", ":8080", "--address=127.0.0.1"];
     let (_forward, lines) = background(cluster, &forward);
-    assert_eq!(served(&lines), "served\n");
+    assert_eq!(running.served_through(&lines), "served\n");
 }
 
-/// What the pod says on the port that a `port-forward` names. Between two clients, no server listens in
-/// the pod for a moment, and a connection ends without a word.
-fn served(lines: &OutputLines) -> String {
-    let line = lines.next_within(WAIT).expect("a line");
-    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
-    let deadline = Instant::now() + WAIT;
-    loop {
-        let mut served = String::new();
-        let mut stream = TcpStream::connect(&address).expect("it listens");
-        stream.set_read_timeout(Some(WAIT)).expect("it can be");
-        if stream.read_to_string(&mut served).is_ok() && !served.is_empty() {
-            return served;
-        }
-        assert!(Instant::now() < deadline, "the pod serves nothing within {WAIT:?}");
-        thread::sleep(RETRY_AFTER);
-    }
-}
-
-fn own_verbs(hub: &str, certificates: &Path) {
+fn own_verbs(running: &Running, hub: &str, certificates: &Path) {
     let asked = |verb, args: &[&str]| output(&mut through(hub, certificates, verb, args));
     let stdout = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let args = ["web", "-c", "main", "--", "sh", "-c", "echo a; echo b >&2; exit 4"];
@@ -245,7 +221,7 @@ fn own_verbs(hub: &str, certificates: &Path) {
     assert_eq!(stdout(&log), "tick\n", "{log:?}");
     let command = through(hub, certificates, "port-forward", &["web", ":8080"]);
     let (_forward, lines) = started(command);
-    assert_eq!(served(&lines), "served\n");
+    assert_eq!(running.served_through(&lines), "served\n");
     for (verb, args, code, words) in [
         ("exec", &["web", "--", "true"][..], 2, "--node"),
         (
