@@ -25,10 +25,12 @@ fn is_well(fleet: &Fleet, part: &str) -> bool {
     fleet.part(part).text(&["status"]).is_some_and(|text| !text.contains("trouble  "))
 }
 
-/// Waits until a part names one trouble, which begins so.
+/// Waits until a part names one trouble, which begins so. It never names a node that has a pod as one
+/// that nothing is for.
 fn wait_for_only(fleet: &Fleet, part: &str, trouble: &str) {
     fleet.wait_for(&format!("{part}: only {trouble:?}"), |fleet| {
         let lines = troubles(fleet, part)?;
+        assert!(!lines.contains("gw-1: it is connected, but nothing is for it"), "{lines}");
         (lines.starts_with(trouble) && lines.lines().count() == 1).then_some(())
     });
 }

@@ -150,7 +150,7 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
     assert_eq!((found.edges, found.statuses, found.account.missing), (2, 20, 0), "{found:?}");
     assert!(record.edges_are.contains("its error is 0"), "{}", record.edges_are);
     let back = record.round_trip.expect("measured").quantiles;
-    assert!(back.count >= 20, "each pod comes back: {back:?}");
+    assert!(back.count > 20, "{back:?}");
 
     let asked = |args: &[&str]| {
         let output = there.ask("controller", args).expect("it is a part");

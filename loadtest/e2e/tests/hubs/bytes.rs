@@ -27,7 +27,7 @@ const MAP_BYTES: usize = 1_000;
 
 /// Both ends send a heartbeat at this interval; its bytes on the connection, up and down.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-const HEARTBEAT_BYTES: [u64; 2] = [32, 48];
+const HEARTBEAT_BYTES: [u64; 2] = [29, 42];
 
 /// An edge between two hubs, of which it reaches one, or none.
 struct Between {
@@ -154,8 +154,8 @@ impl Between {
             let acked = stream["acked"] == self.events as u64;
             (own["connected"] == true && acked).then_some(())
         });
-        let traffic = hop.traffic().since(traffic);
         let connected = hop.arrivals().last().expect("it came").elapsed();
+        let traffic = hop.traffic().since(traffic);
         let heartbeats = connected.as_secs() / HEARTBEAT.as_secs();
         hop.set(Conditions::default());
         settle(&self.fleet, &mut self.invariants);
