@@ -319,7 +319,7 @@ fn edge_input(input: &mut Unstructured<'_>) -> Result<EdgeInput> {
         },
         7 | 8 => EdgeInput::Durable { stream: stream(input)?, checkpoint: checkpoint(input)? },
         9 => EdgeInput::Reported,
-        10 => EdgeInput::Outbox(reports(input)?),
+        10 => EdgeInput::Outbox { reports: reports(input)?, is_end: input.arbitrary()? },
         11 => EdgeInput::BootRaised(identity(input)?),
         12 => EdgeInput::Asked(request(input)?),
         13 => EdgeInput::Heartbeat(EdgeHeartbeat::default()),

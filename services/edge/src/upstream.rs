@@ -43,7 +43,7 @@ use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, oneshot};
 
 use self::identity::OlderIncarnation;
-use self::outbox::OutboxSettings;
+use self::outbox::{OutboxPage, OutboxSettings, PageRequest};
 pub(crate) use self::owner::EdgeUpstream;
 use self::pod_statuses::PodStatus;
 use self::tokens::TokenStanding;
@@ -124,8 +124,8 @@ pub(crate) enum UpstreamCommand {
     RevokeToken(TokenClaim),
     /// The monotonic clock, in milliseconds.
     Tick(u64),
-    /// Read reports behind `after`, at most `count`.
-    Read { after: Option<ReportId>, count: usize },
+    /// Read a page of the outbox.
+    Read(PageRequest),
     /// The cloud never takes this report; `Forget` follows.
     Refused(RefusedReport),
     /// Remove every report up to this one: the cloud has them.
@@ -164,7 +164,7 @@ pub(crate) enum UpstreamEvent {
     /// The outbox has a new report.
     Reported,
     /// The reply to [`UpstreamCommand::Read`].
-    Read(Vec<Report>),
+    Read(OutboxPage),
     /// The reply to [`UpstreamCommand::Raise`].
     Raised(Identity),
 }

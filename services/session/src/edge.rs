@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use headwater_event::{Assignment, Checkpoint, Identity, LogId, Seq, StateHash, StreamId};
 
 pub use io::{EdgeCloseReason, EdgeInput, EdgeOutput, EdgeState, PushFault, StreamStop};
-use report_window::ReportWindow;
+use report_window::{ReportWindow, WindowBounds};
 use requests::{PendingRequests, unavailable};
 use stream_receiver::{ApplyOutcome, PushDecision, StreamReceiver};
 
@@ -166,13 +166,13 @@ impl EdgeSession {
             }
             EdgeInput::Reported => {
                 if self.is_open() {
-                    outputs.extend(self.reports.reported(self.settings.reports_window));
+                    outputs.extend(self.reports.reported(self.report_bounds()));
                 }
                 Ok(())
             }
-            EdgeInput::Outbox(reports) => {
-                let (max, frame) = (self.settings.reports_window, self.settings.frame_bytes_max);
-                outputs.extend(self.reports.take(reports, max, frame));
+            EdgeInput::Outbox { reports, is_end } => {
+                let (bounds, frame) = (self.report_bounds(), self.settings.frame_bytes_max);
+                outputs.extend(self.reports.take(reports, is_end, bounds, frame));
                 Ok(())
             }
             EdgeInput::BootRaised(identity) => {
@@ -237,6 +237,11 @@ impl EdgeSession {
         outputs.push(EdgeOutput::Close(end));
     }
 
+    fn report_bounds(&self) -> WindowBounds {
+        let EdgeSettings { reports_window, report_bytes_window, .. } = self.settings;
+        WindowBounds { reports: reports_window, bytes: report_bytes_window }
+    }
+
     fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
         for (stream, receiver) in &mut self.receivers {
             if receiver.disconnected() {
@@ -281,7 +286,7 @@ impl EdgeSession {
             (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
             (_, HubMessage::Compare(compare)) => self.compare(compare, outputs),
             (_, HubMessage::ReportsAcked(acked)) => {
-                let forgotten = self.reports.acked(acked, self.settings.reports_window);
+                let forgotten = self.reports.acked(acked, self.report_bounds());
                 let message = "an acknowledgement of reports that were not sent";
                 outputs.extend(forgotten.ok_or(EdgeCloseReason::Unexpected { message })?);
                 Ok(())

@@ -17,6 +17,10 @@ pub const STREAMS_MAX: usize = 64;
 /// Reports sent and not yet acknowledged.
 pub const REPORTS_WINDOW: usize = 256;
 
+/// Bytes of reports sent and not yet acknowledged: the statuses of some fifty pods. A hub holds as many while its log takes
+/// none, and reads on: acknowledgements, summaries and requests of the edge do not wait behind them.
+pub const REPORT_BYTES_WINDOW: u64 = 64 << 10;
+
 /// Reports of one edge that await their append at a hub; a session with more violates the window.
 pub const REPORTS_UNAPPENDED_MAX: usize = 4 * REPORTS_WINDOW;
 
@@ -64,6 +68,8 @@ pub struct EdgeSettings {
     pub frame_bytes_max: u64,
     /// See [`REPORTS_WINDOW`].
     pub reports_window: usize,
+    /// See [`REPORT_BYTES_WINDOW`]. A larger report is sent alone.
+    pub report_bytes_window: u64,
     /// See [`REQUESTS_MAX`].
     pub requests_max: usize,
     /// See [`UNAPPLIED_MAX`].
@@ -82,6 +88,7 @@ impl Default for EdgeSettings {
             window_bytes: WINDOW_BYTES,
             frame_bytes_max: FRAME_BYTES_MAX,
             reports_window: REPORTS_WINDOW,
+            report_bytes_window: REPORT_BYTES_WINDOW,
             requests_max: REQUESTS_MAX,
             unapplied_max: UNAPPLIED_MAX,
             summary_entries_max: SUMMARY_ENTRIES_MAX,

@@ -258,7 +258,8 @@ fn edge_input() -> impl Strategy<Value = EdgeInput> {
             EdgeInput::Summarized { stream, nonce, digests }
         }),
         1 => Just(EdgeInput::Reported),
-        2 => reports().prop_map(EdgeInput::Outbox),
+        2 => (reports(), any::<bool>())
+            .prop_map(|(reports, is_end)| EdgeInput::Outbox { reports, is_end }),
         1 => identity().prop_map(EdgeInput::BootRaised),
         1 => request().prop_map(EdgeInput::Asked),
         1 => Just(EdgeInput::Heartbeat(EdgeHeartbeat::default())),

@@ -55,6 +55,7 @@ use crate::meta::worker::WorkerState;
 use crate::metrics::EdgeCounts;
 use crate::replica::{ReplicaCommand, ReplicaEvent};
 use crate::tunnel::TunnelCommand;
+use crate::upstream::outbox::OutboxPage;
 use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
 
 /// How often an edge sends a heartbeat. A node is present at its hub for 25 s after the last one, so
@@ -321,8 +322,9 @@ impl Session {
                 }
             }),
             SessionEvent::Upstream(UpstreamEvent::Reported) => self.step(EdgeInput::Reported),
-            SessionEvent::Upstream(UpstreamEvent::Read(reports)) => {
-                self.step(EdgeInput::Outbox(reports));
+            SessionEvent::Upstream(UpstreamEvent::Read(page)) => {
+                let OutboxPage { reports, is_end } = page;
+                self.step(EdgeInput::Outbox { reports, is_end });
             }
             SessionEvent::Upstream(UpstreamEvent::Raised(identity)) => {
                 self.step(EdgeInput::BootRaised(identity));

@@ -34,7 +34,7 @@ pub fn read_outbox(engine: &dyn Engine, node: &NodeName) -> Result<OutboxContent
     let statuses = has_base.then(|| PodStatuses::open(engine, node)).transpose()?;
     Ok(OutboxContents {
         identity,
-        reports: outbox.read(engine, None, usize::MAX)?,
+        reports: outbox.read_all(engine)?,
         reported: statuses.map(PodStatuses::into_reported),
     })
 }

@@ -50,6 +50,25 @@ pub struct OutboxFull {
     pub bytes: usize,
 }
 
+/// Which reports of the outbox to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRequest {
+    /// The report before them; `None`: from the first.
+    pub(crate) after: Option<ReportId>,
+    /// The highest number of reports.
+    pub(crate) count: usize,
+    /// The bytes after which the page ends, in the outbox. It has one report at least.
+    pub(crate) bytes: u64,
+}
+
+/// Some reports of the outbox, in their order.
+#[derive(Debug)]
+pub(crate) struct OutboxPage {
+    pub(crate) reports: Vec<Report>,
+    /// Whether the outbox has none behind them.
+    pub(crate) is_end: bool,
+}
+
 /// The index of the outbox. The reports stay on disk.
 #[derive(Debug)]
 pub(crate) struct Outbox {
@@ -158,25 +177,37 @@ impl Outbox {
         }
     }
 
-    /// The reports behind `after`, in order, at most `count`.
+    /// Reads a page of reports.
     ///
     /// # Errors
     /// As the engine.
     pub(crate) fn read(
         &self,
         engine: &dyn Engine,
-        after: Option<ReportId>,
-        count: usize,
-    ) -> Result<Vec<Report>, EngineError> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let ids = self.by_id.range((from, Bound::Unbounded)).map(|(id, _)| id).take(count);
-        let mut reports = Vec::new();
-        for id in ids {
+        request: PageRequest,
+    ) -> Result<OutboxPage, EngineError> {
+        let from = request.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut behind = self.by_id.range((from, Bound::Unbounded)).peekable();
+        let (mut reports, mut bytes) = (Vec::new(), 0);
+        while bytes < request.bytes
+            && reports.len() < request.count
+            && let Some((id, entry)) = behind.next()
+        {
             if let Some(Proto(row)) = REPORTS.get(engine, id)? {
                 reports.push(row.decode()?.1);
+                bytes += entry.bytes as u64;
             }
         }
-        Ok(reports)
+        Ok(OutboxPage { reports, is_end: behind.peek().is_none() })
+    }
+
+    /// Reads all reports.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn read_all(&self, engine: &dyn Engine) -> Result<Vec<Report>, EngineError> {
+        let all = PageRequest { after: None, count: usize::MAX, bytes: u64::MAX };
+        Ok(self.read(engine, all)?.reports)
     }
 
     /// The key of a report.

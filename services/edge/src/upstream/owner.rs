@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::identity::{Issuer, NodeStart};
 use super::meta_sync::MetaSync;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, PageRequest};
 use super::pod_statuses::PodStatuses;
 use super::report_cause::ReportCause;
 use super::report_writer::ReportWriter;
@@ -48,7 +48,7 @@ pub(crate) struct EdgeUpstream {
 #[derive(Default)]
 struct Group {
     replies: Vec<Reply>,
-    reads: Vec<(Option<ReportId>, usize)>,
+    reads: Vec<PageRequest>,
     events: Vec<UpstreamEvent>,
 }
 
@@ -198,7 +198,7 @@ impl EdgeUpstream {
             }
             UpstreamCommand::Tick(now_ms) => self.meta_sync.tick(&self.writer, now_ms),
             UpstreamCommand::Stop => self.stopping = true,
-            UpstreamCommand::Read { after, count } => self.group.reads.push((after, count)),
+            UpstreamCommand::Read(request) => self.group.reads.push(request),
             UpstreamCommand::Refused(refused) => self.refused(refused),
             UpstreamCommand::Forget(through) => {
                 if self.writer.forget(through) {
@@ -254,8 +254,8 @@ impl EdgeUpstream {
         let Group { replies, reads, mut events } = std::mem::take(&mut self.group);
         self.publish();
         replies.into_iter().for_each(Reply::send);
-        for (after, count) in reads {
-            events.push(UpstreamEvent::Read(self.writer.read(after, count)?));
+        for request in reads {
+            events.push(UpstreamEvent::Read(self.writer.read(request)?));
         }
         if has_new {
             events.push(UpstreamEvent::Reported);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use headwater_event::{Identity, Report, ReportBody, ReportId, ReportKey};
+use headwater_event::{Identity, ReportBody, ReportId, ReportKey};
 use headwater_store::{Batch, Durability, Engine, EngineError};
 
 use super::identity::Issuer;
-use super::outbox::{Outbox, OutboxFull};
+use super::outbox::{Outbox, OutboxFull, OutboxPage, PageRequest};
 use super::report_cause::ReportCause;
 use crate::meta::operation::OperationError;
 use crate::metrics::{EdgeCounts, ErrorKind};
@@ -102,7 +102,7 @@ impl ReportWriter {
     /// Issues the outbox anew under the present identity. Of the pods' statuses, a full snapshot
     /// takes the place of their reports: the cloud may have received anything from the other start.
     pub(super) fn reissue(&mut self) -> Result<(), EngineError> {
-        let reports = self.outbox.read(&*self.engine, None, usize::MAX)?;
+        let reports = self.outbox.read_all(&*self.engine)?;
         for key in self.outbox.keys() {
             self.outbox.withdraw(&mut self.batch, &key);
         }
@@ -123,13 +123,9 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Reads reports behind `after`, at most `count`.
-    pub(super) fn read(
-        &self,
-        after: Option<ReportId>,
-        count: usize,
-    ) -> Result<Vec<Report>, EngineError> {
-        self.outbox.read(&*self.engine, after, count)
+    /// Reads a page of the outbox.
+    pub(super) fn read(&self, request: PageRequest) -> Result<OutboxPage, EngineError> {
+        self.outbox.read(&*self.engine, request)
     }
 
     /// Whether the batch takes no further command.

@@ -9,21 +9,30 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use headwater_event::{NodeName, Report, ReportId};
 use headwater_session::message::report_bytes;
+use headwater_session::settings::REPORT_BYTES_WINDOW;
 use tokio::time::{Instant, sleep_until};
 
 use crate::upstream::{AppendOutcome, AppendPermit, UpstreamAppender};
 use crate::watched_value::WatchedValue;
 
-/// Bytes of reports that wait before the session reads no more of its edge: the statuses of some
-/// fifty pods. A hub that cannot append has some thousand sessions that wait. The message that
-/// reaches the bound may be a full frame.
-const WAITING_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of reports that wait behind the first message of them before the session reads no more of its edge. An edge
+/// has no more in flight, so the session always reads it; an edge of an earlier version may have. A hub that cannot
+/// append has some thousand sessions that wait.
+const WAITING_BYTES_MAX: u64 = REPORT_BYTES_WINDOW;
+
+/// The reports of one message.
+struct WaitingGroup {
+    reports: Vec<Report>,
+    bytes: u64,
+    /// When they may be appended.
+    due: Instant,
+}
 
 /// The reports of one session that are not queued for the log yet.
 pub(super) struct ReportQueue {
     upstream: UpstreamAppender,
-    /// Each group, and when it may be appended. The times do not decrease.
-    waiting: VecDeque<(Vec<Report>, Instant)>,
+    /// The times of the groups do not decrease.
+    waiting: VecDeque<WaitingGroup>,
     waiting_bytes: u64,
     /// The wait for the time of the first of those, and for room.
     room: Option<BoxFuture<'static, Option<AppendPermit>>>,
@@ -53,13 +62,15 @@ impl ReportQueue {
 
     /// Whether further reports may wait.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting_bytes < WAITING_BYTES_MAX
+        let first = self.waiting.front().map_or(0, |group| group.bytes);
+        self.waiting_bytes - first < WAITING_BYTES_MAX
     }
 
     /// Adds reports of `node` that may be appended from `due` on.
     pub(super) fn add(&mut self, node: &NodeName, reports: Vec<Report>, due: Instant) {
-        self.waiting_bytes += bytes(&reports);
-        self.waiting.push_back((reports, due));
+        let bytes = reports.iter().map(report_bytes).sum();
+        self.waiting_bytes += bytes;
+        self.waiting.push_back(WaitingGroup { reports, bytes, due });
         self.queue(node);
     }
 
@@ -83,9 +94,10 @@ impl ReportQueue {
         if self.room.is_some() {
             return;
         }
-        while let Some((_, due)) = self.waiting.front() {
-            let (due, is_due) = (*due, *due <= Instant::now());
-            if is_due && let Some(permit) = self.upstream.try_reserve(node) {
+        while let Some(&WaitingGroup { due, .. }) = self.waiting.front() {
+            if due <= Instant::now()
+                && let Some(permit) = self.upstream.try_reserve(node)
+            {
                 self.append(permit);
                 continue;
             }
@@ -100,12 +112,8 @@ impl ReportQueue {
     }
 
     fn append(&mut self, permit: AppendPermit) {
-        let Some((reports, _)) = self.waiting.pop_front() else { return };
-        self.waiting_bytes -= bytes(&reports);
+        let Some(WaitingGroup { reports, bytes, .. }) = self.waiting.pop_front() else { return };
+        self.waiting_bytes -= bytes;
         self.queued = permit.append(reports, self.queued, &self.outcome);
     }
-}
-
-fn bytes(reports: &[Report]) -> u64 {
-    reports.iter().map(report_bytes).sum()
 }

@@ -78,7 +78,7 @@ impl EdgeSession {
                 outputs.push(divergence(stream, seq));
             }
         }
-        outputs.extend(self.reports.open(self.settings.reports_window, welcome.takes_events));
+        outputs.extend(self.reports.open(self.report_bounds(), welcome.takes_events));
         self.send_heartbeat(outputs);
         Ok(())
     }

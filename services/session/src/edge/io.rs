@@ -59,9 +59,13 @@ pub enum EdgeInput {
     },
     /// The outbox has a new report.
     Reported,
-    /// The result of [`EdgeOutput::ReadOutbox`]: the reports behind `after`, ids rising, at most
-    /// `count`; fewer means that there are no more.
-    Outbox(Vec<Report>),
+    /// The result of [`EdgeOutput::ReadOutbox`].
+    Outbox {
+        /// The reports behind `after`, ids rising, within the bounds.
+        reports: Vec<Report>,
+        /// Whether there are no more behind them.
+        is_end: bool,
+    },
     /// The result of [`EdgeOutput::RaiseBoot`]: the new identity is synced, and every report of the
     /// outbox has a new id under it.
     BootRaised(Identity),
@@ -116,12 +120,14 @@ pub enum EdgeOutput {
     /// The node no longer has this stream: remove its whole state and its checkpoint.
     Drop(StreamId),
     /// Read the outbox and input `Outbox`: reports behind `after` (`None`: from the first), at most
-    /// `count`.
+    /// `count`, and no further one once they have `bytes`.
     ReadOutbox {
         /// The last report that the session has.
         after: Option<ReportId>,
         /// The highest number of reports.
         count: usize,
+        /// The bytes after which the read ends.
+        bytes: u64,
     },
     /// The log never takes this report of the outbox. `Forget` follows: count it, and name it.
     Refused(RefusedReport),

@@ -11,7 +11,7 @@ use headwater_event::{
     Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Identity, Incarnation, NodeName,
     RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
-use headwater_session::message::{EdgeMessage, Push, PushMode, ReplicaPosition};
+use headwater_session::message::{EdgeMessage, Push, PushMode, ReplicaPosition, report_bytes};
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState,
 };
@@ -213,10 +213,18 @@ impl Edge {
             }
             EdgeOutput::Sync => self.sync(),
             EdgeOutput::DelayAck => self.step(EdgeInput::AckDue),
-            EdgeOutput::ReadOutbox { after, count } => {
+            EdgeOutput::ReadOutbox { after, count, bytes } => {
                 let behind = self.outbox.values().filter(|report| Some(report.id) > after);
-                let reports = behind.take(count).cloned().collect();
-                self.step(EdgeInput::Outbox(reports));
+                let (mut reports, mut read) = (Vec::new(), 0);
+                for report in behind.clone().take(count) {
+                    if read >= bytes {
+                        break;
+                    }
+                    read += report_bytes(report);
+                    reports.push(report.clone());
+                }
+                let is_end = behind.count() == reports.len();
+                self.step(EdgeInput::Outbox { reports, is_end });
             }
             EdgeOutput::Refused(refused) => panic!("this cloud takes every report: {refused:?}"),
             EdgeOutput::Forget(through) => {

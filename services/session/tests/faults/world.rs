@@ -69,6 +69,7 @@ impl World {
             window_bytes: 2_000,
             frame_bytes_max: 500,
             reports_window: 3,
+            report_bytes_window: 150,
             ..EdgeSettings::default()
         };
         let hub_settings = HubSettings {

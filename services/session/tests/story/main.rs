@@ -2,6 +2,7 @@
 
 mod edge;
 mod hub;
+mod reports;
 mod versions;
 
 use bytes::Bytes;

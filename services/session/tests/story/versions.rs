@@ -83,7 +83,7 @@ fn a_hub_of_an_earlier_version_receives_events_as_messages() {
         let welcome = Welcome { takes_events, ..welcome };
         edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
         let report = Report { id, body: event.clone(), traceparent: None };
-        let outputs = edge.step(EdgeInput::Outbox(vec![report]));
+        let outputs = edge.step(EdgeInput::Outbox { reports: vec![report], is_end: true });
         let reports = outputs.iter().find_map(|output| match output {
             EdgeOutput::Send(EdgeMessage::Reports(reports)) => Some(&reports.reports),
             _ => None,

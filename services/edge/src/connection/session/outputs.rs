@@ -11,6 +11,7 @@ use super::{DisconnectReason, Session};
 use crate::replica::ReplicaCommand;
 use crate::tunnel::TunnelCommand;
 use crate::upstream::UpstreamCommand;
+use crate::upstream::outbox::PageRequest;
 
 impl Session {
     /// Gives the protocol one input, and carries out what comes of it.
@@ -41,8 +42,8 @@ impl Session {
             // Part 0 of the next transfer clears what is staged.
             EdgeOutput::Unstage(_) => {}
             EdgeOutput::Drop(stream) => self.replica.add(ReplicaCommand::Drop(stream)),
-            EdgeOutput::ReadOutbox { after, count } => {
-                self.upstream.add(UpstreamCommand::Read { after, count });
+            EdgeOutput::ReadOutbox { after, count, bytes } => {
+                self.upstream.add(UpstreamCommand::Read(PageRequest { after, count, bytes }));
             }
             EdgeOutput::Refused(refused) => self.upstream.add(UpstreamCommand::Refused(refused)),
             EdgeOutput::Forget(through) => self.upstream.add(UpstreamCommand::Forget(through)),

@@ -70,7 +70,7 @@ impl Bench {
     }
 
     fn read(&self) -> Vec<Report> {
-        self.outbox.read(&self.engine, None, usize::MAX).expect("reads")
+        self.outbox.read_all(&self.engine).expect("reads")
     }
 
     fn seqs(&self) -> Vec<u64> {
@@ -87,7 +87,8 @@ fn the_latest_of_a_key_is_kept_and_goes_to_the_end() {
     assert_eq!(bench.seqs(), [2, 3, 4]);
     assert_eq!(bench.read()[2].body, status("a", "2"));
     assert_eq!(bench.outbox.depth(), 3);
-    let second = bench.outbox.read(&bench.engine, Some(bench.read()[0].id), 1).expect("reads");
+    let second = PageRequest { after: Some(bench.read()[0].id), count: 1, bytes: u64::MAX };
+    let second = bench.outbox.read(&bench.engine, second).expect("reads").reports;
     assert_eq!(second, [report(3, terminated("a"))]);
 }
 
@@ -116,7 +117,7 @@ fn the_outbox_survives_a_loss_of_power() {
     }
     let engine = bench.engine.crash(Survival::Synced);
     let outbox = Outbox::open(&engine, OutboxSettings::default()).expect("opens");
-    assert_eq!(outbox.read(&engine, None, 99).expect("reads"), bench.read());
+    assert_eq!(outbox.read_all(&engine).expect("reads"), bench.read());
     assert_eq!(outbox.depth(), 5);
 }
 

@@ -112,7 +112,7 @@ impl Bench {
     }
 
     fn outbox(&mut self) -> Vec<Report> {
-        self.upstream.writer.read(None, usize::MAX).expect("reads")
+        self.upstream.writer.outbox.read_all(&*self.upstream.writer.engine).expect("reads")
     }
 
     fn bodies(&mut self) -> Vec<ReportBody> {

@@ -250,9 +250,11 @@ impl TestEdge {
                     EdgeOutput::Drop(stream) => {
                         self.replicas.remove(&stream);
                     }
-                    EdgeOutput::ReadOutbox { after, count } => {
+                    EdgeOutput::ReadOutbox { after, count, .. } => {
                         let behind = self.outbox.values().filter(|report| Some(report.id) > after);
-                        inputs.push(EdgeInput::Outbox(behind.take(count).cloned().collect()));
+                        let reports: Vec<_> = behind.clone().take(count).cloned().collect();
+                        let is_end = behind.count() == reports.len();
+                        inputs.push(EdgeInput::Outbox { reports, is_end });
                     }
                     EdgeOutput::DelayAck => inputs.push(EdgeInput::AckDue),
                     EdgeOutput::Refused(refused) => self.refused.push(refused),
