@@ -21,12 +21,10 @@
 //! | `registrar` | asks a new socket which driver it is |
 //! | `statistics` | what a published volume uses |
 //! | [`client`] | calls with deadlines |
-//! | `group` | gives the files of a volume to the pod's group |
 //! | `turns` | one operation on a pod or a volume at a time |
 //! | [`proto`] | the interfaces on the wire |
 
 pub mod client;
-mod group;
 pub mod layout;
 pub mod ledger;
 pub mod plan;

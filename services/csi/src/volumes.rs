@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_edged::container::driver_volume::{DriverVolume, VolumeSource};
 use headwater_edged::pod::{PodRecord, PodUid};
+use headwater_edged::runtime::pod_files::group;
 use headwater_edged::runtime::{FileSystemUsage, RuntimeError, StatedDriver, VolumeDrivers};
 use headwater_event::NodeName;
 use tokio::sync::{Notify, mpsc};
@@ -23,7 +24,7 @@ use crate::proto::NodeUnpublishVolumeRequest;
 use crate::records::{self, PodData};
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
-use crate::{group, registrar, statistics, unstaging};
+use crate::{registrar, statistics, unstaging};
 
 /// The time for which an operation waits for another one on the same pod or volume: as long as a call.
 const TURN_WITHIN: Duration = Duration::from_mins(2);

@@ -56,7 +56,8 @@ impl Forbidden {
 
     /// Why the node refuses a volume's content: a claim can be a path of the host, too.
     pub fn volume_refusal(&self, volume: &Volume) -> Option<String> {
-        let is_host = matches!(volume.content, VolumeContent::Host { .. });
+        let is_host =
+            matches!(volume.content, VolumeContent::Host { .. } | VolumeContent::Local { .. });
         (self.host_path && is_host)
             .then(|| format!("volume {:?} is a path of the host: the node forbids it", volume.name))
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use k8s_openapi::api::core::v1::Pod;
+
 pub(crate) mod of_view;
 pub(crate) mod tokens;
 
@@ -79,6 +81,16 @@ pub struct VolumeGroup {
     pub gives_files: bool,
     /// Only if the root of the volume is not the group's.
     pub only_on_mismatch: bool,
+}
+
+impl VolumeGroup {
+    /// The pod's group, if the pod has one. The node gives the files to it.
+    pub(crate) fn of(pod: &Pod) -> Option<Self> {
+        let security = pod.spec.as_ref()?.security_context.as_ref()?;
+        let id = u32::try_from(security.fs_group?).ok()?;
+        let only_on_mismatch = security.fs_group_change_policy.as_deref() == Some("OnRootMismatch");
+        Some(Self { id, gives_files: true, only_on_mismatch })
+    }
 }
 
 /// Secrets of a volume. Their values are in no debug output.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::claim::Claim;
-use super::driver_volume::DriverVolume;
+use super::driver_volume::{DriverVolume, VolumeGroup};
 
 /// A volume of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,22 @@ pub enum VolumeContent {
         /// Kubernetes' hostPath type; empty for no check.
         kind: String,
     },
+    /// A directory or device of the host that is a PersistentVolume (`local`).
+    Local {
+        /// The path. It is there before a pod uses it.
+        path: String,
+        /// It is a block device, without a file system.
+        is_block: bool,
+        /// The group of its files, if the pod has one and writes to it.
+        group: Option<VolumeGroup>,
+    },
     /// A directory of the node that belongs to a claim and outlives the pod.
-    Claim(Claim),
+    Claim {
+        /// The claim.
+        claim: Claim,
+        /// The group of its files, if the pod has one and writes to it.
+        group: Option<VolumeGroup>,
+    },
     /// A volume of a storage driver, which has to publish it.
     Driver(Box<DriverVolume>),
     /// A volume that a storage driver has published for the pod.

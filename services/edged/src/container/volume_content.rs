@@ -8,7 +8,7 @@ use super::WaitReason;
 use super::block_device::{check_use, is_block};
 use super::claim::{Claim, ClaimName};
 use super::downward_api::FieldSource;
-use super::driver_volume::of_view;
+use super::driver_volume::{VolumeGroup, of_view};
 use super::quantity::value;
 use super::requests::pod_limits;
 use super::token::FindToken;
@@ -141,6 +141,7 @@ fn claim(
     (objects, tokens): (&Objects, &FindToken<'_>),
 ) -> Result<VolumeContent, String> {
     let namespace = namespace(fields.pod);
+    let group = VolumeGroup::of(fields.pod).filter(|_| !is_read_only);
     let claim = objects
         .claim(namespace, name)
         .ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))?;
@@ -155,7 +156,8 @@ fn claim(
         }
         check_use(fields.pod, volume_name, false)?;
         let name = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
-        return Claim::of(name, claim, objects).map(VolumeContent::Claim);
+        let claim = Claim::of(name, claim, objects)?;
+        return Ok(VolumeContent::Claim { claim, group });
     };
     let volume = objects
         .volume(bound)
@@ -172,8 +174,8 @@ fn claim(
         let kind = source.type_.clone().unwrap_or_default();
         Ok(VolumeContent::Host { path: source.path.clone(), kind })
     } else if let Some(source) = spec.and_then(|spec| spec.local.as_ref()) {
-        let kind = if is_block { "BlockDevice" } else { "" };
-        Ok(VolumeContent::Host { path: source.path.clone(), kind: kind.to_owned() })
+        let group = group.filter(|_| !is_block);
+        Ok(VolumeContent::Local { path: source.path.clone(), is_block, group })
     } else if let Some(source) = spec.and_then(|spec| spec.csi.as_ref()) {
         let of_driver = (volume, source, is_read_only);
         let volume = of_view::persistent(volume_name, of_driver, fields, (objects, tokens))?;

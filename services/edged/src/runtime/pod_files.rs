@@ -28,6 +28,7 @@ use crate::disk::paths::{Paths, entries};
 use crate::pod::{PodRecord, PodUid};
 
 pub(super) mod claims;
+pub mod group;
 mod parts;
 pub(super) mod secret_memory;
 pub(super) mod termination_file;
@@ -179,9 +180,9 @@ impl PodFiles {
         let (mounts, group) = (launch.mounts.clone(), launch.credentials.fs_group);
         let container = launch.container.clone();
         blocking(move || {
-            let (volumes, claims) = (files.paths.volumes(&pod), files.paths.all_claims());
+            let volumes = files.paths.volumes(&pod);
             if let Some(group) = group {
-                volumes::give_group(&volumes, &mounts, group, &claims)?;
+                volumes::give_group(&volumes, &mounts, group)?;
             }
             let source = |(index, mount): (usize, &Mount)| {
                 let place = files.paths.part(&pod, &mount.volume, &container, index);

@@ -206,19 +206,20 @@ fn a_forbidden_ephemeral_container_is_refused_without_its_pod() {
 
 #[test]
 fn a_pod_does_not_run_on_with_what_the_node_forbids() {
-    let path = VolumeContent::Host { path: "/etc".to_owned(), kind: String::new() };
-    let volumes = [Volume { name: "claim".to_owned(), content: path, is_secret: false }];
+    const OF_THE_HOST: &str = "volume \"claim\" is a path of the host: the node forbids it";
+    let host = VolumeContent::Host { path: "/etc".to_owned(), kind: String::new() };
+    let path = "/mnt/disk".to_owned();
+    let local = VolumeContent::Local { path, is_block: false, group: None };
+    let volume = |content| Volume { name: "claim".to_owned(), content, is_secret: false };
+    let volumes = [volume(host), volume(local)];
     let of_host = pod(json!({"hostPID": true}), json!({}));
     for (word, volumes, message) in [
         ("", &volumes[..], None),
         ("hostNetwork", &volumes[..], None),
         ("hostPath", &[], None),
         ("hostPID", &[], Some("spec.hostPID: the node forbids it")),
-        (
-            "hostPath",
-            &volumes[..],
-            Some("volume \"claim\" is a path of the host: the node forbids it"),
-        ),
+        ("hostPath", &volumes[..1], Some(OF_THE_HOST)),
+        ("hostPath", &volumes[1..], Some(OF_THE_HOST)),
     ] {
         let forbidden: Forbidden = word.parse().expect("a word");
         let container = all_containers(&of_host).next().expect("a container");

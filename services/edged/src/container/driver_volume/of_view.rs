@@ -220,16 +220,14 @@ fn group(
     fs_type: Option<&str>,
     writes_once: bool,
 ) -> Option<VolumeGroup> {
-    let security = pod.spec.as_ref()?.security_context.as_ref()?;
-    let id = u32::try_from(security.fs_group?).ok()?;
+    let group = VolumeGroup::of(pod)?;
     let gives_files = match driver.and_then(|driver| driver.fs_group_policy.as_deref()) {
         Some("None") => false,
         Some("File") => true,
         // ReadWriteOnceWithFSType
         _ => writes_once && fs_type.is_some_and(|fs_type| !fs_type.is_empty()),
     };
-    let only_on_mismatch = security.fs_group_change_policy.as_deref() == Some("OnRootMismatch");
-    Some(VolumeGroup { id, gives_files, only_on_mismatch })
+    Some(VolumeGroup { gives_files, ..group })
 }
 
 fn secrets(objects: &Objects, namespace: &str, name: &str) -> Result<DriverSecrets, String> {

@@ -156,7 +156,9 @@ fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
     };
     let host = VolumeContent::Host { path: "/srv/data".to_owned(), kind: String::new() };
     assert_eq!(content("bound"), host);
-    let VolumeContent::Claim(own) = content("free") else { panic!("no directory") };
+    let VolumeContent::Claim { claim: own, group: None } = content("free") else {
+        panic!("no directory")
+    };
     assert_eq!((own.name.to_string().as_str(), own.uid.as_str()), ("shop/free", "c3"));
     assert!(matches!(content("far"), VolumeContent::Unsupported { .. }));
 }
@@ -183,11 +185,41 @@ fn a_local_block_device_is_checked_and_what_has_none_is_refused() {
         let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": name}});
         resolved(volume, &objects).map_err(|reason| reason.message)
     };
-    let (path, kind) = ("/dev/sdb".to_owned(), "BlockDevice".to_owned());
-    assert_eq!(content("disk"), Ok(VolumeContent::Host { path, kind }));
+    let path = "/dev/sdb".to_owned();
+    assert_eq!(content("disk"), Ok(VolumeContent::Local { path, is_block: true, group: None }));
     for (name, word) in [("folder", "use local"), ("free", "a directory of the node")] {
         let why = content(name).expect_err(word);
         assert!(why.contains(word) && why.contains(name), "{why}");
+    }
+}
+
+#[test]
+fn a_local_volume_and_a_claim_have_the_pods_group_unless_they_are_only_read() {
+    let objects = objects(&[
+        ("shop/persistentvolumeclaim/bound", json!({"spec": {"volumeName": "disk"}})),
+        ("shop/persistentvolumeclaim/free", json!({"metadata": {"uid": "c3"}, "spec": {}})),
+        ("null/persistentvolume/disk", json!({"spec": {"local": {"path": "/mnt/disk"}}})),
+    ]);
+    let group = |claim: &str, read_only: bool, policy: Option<&str>| {
+        let source = json!({"claimName": claim, "readOnly": read_only});
+        let security = json!({"fsGroup": 7, "fsGroupChangePolicy": policy});
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": source}]);
+        let spec = json!({"containers": [], "volumes": volumes, "securityContext": security});
+        let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+        let token = |_: &TokenClaim| Ok(TokenFile::Absent);
+        let volumes = resolve(&FieldSource::on_a_test_node(&pod), &objects, &token);
+        match volumes.expect("there").remove(0).content {
+            VolumeContent::Local { group, .. } | VolumeContent::Claim { group, .. } => group,
+            other => panic!("{other:?}"),
+        }
+    };
+    let given = |only_on_mismatch| Some(VolumeGroup { id: 7, gives_files: true, only_on_mismatch });
+    for claim in ["bound", "free"] {
+        assert_eq!(group(claim, false, None), given(false), "{claim}");
+        assert_eq!(group(claim, false, Some("OnRootMismatch")), given(true), "{claim}");
+        assert_eq!(group(claim, true, None), None, "{claim}");
     }
 }
 

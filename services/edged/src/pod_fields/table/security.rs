@@ -21,15 +21,13 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type {
     name: "PodSecurityContext",
     fields: &[
         APP_ARMOR,
-        field("fsGroup"),
-        field("fsGroupChangePolicy")
-            .noted(PROCESS, Is(&["Always"]), "the group of a volume is set at every start")
-            .noted(
-                CRI,
-                Is(&["Always"]),
-                "the group of a volume is set whenever its files are written",
-            )
-            .remark("volumes of storage drivers honour it"),
+        field("fsGroup").remark(
+            "a claim and a `local` volume get it with all their files when a pod begins to use them, unless the \
+             pod only reads them; a `hostPath` never does",
+        ),
+        field("fsGroupChangePolicy").remark(
+            "of claims, `local` volumes and volumes of storage drivers; the others come with the pod",
+        ),
         field("runAsGroup"),
         field("runAsNonRoot"),
         field("runAsUser"),

@@ -20,9 +20,10 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::claims::ClaimDirectories;
-use super::parts;
 use super::secret_memory::SecretMemory;
+use super::{group, parts};
 use crate::container::Mount;
+use crate::container::driver_volume::VolumeGroup;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
 use crate::disk::durable_file;
 use crate::disk::file_error::FileError;
@@ -103,12 +104,25 @@ pub(in crate::runtime) fn write(
             VolumeContent::Host { path: host, kind } => {
                 let host = Path::new(host);
                 // Looked at once, as by a kubelet: a container that runs has it, whatever it is by now.
-                if !fs::read_link(&path).is_ok_and(|present| present == host) {
+                if !leads(&path, host) {
                     host_path(&volume.name, host, kind)?;
                 }
                 link(&path, host)?;
             }
-            VolumeContent::Claim(claim) => claims.link(claim, audience.shared_dir(), &path)?,
+            VolumeContent::Local { path: local, is_block, group } => {
+                let local = Path::new(local);
+                if !leads(&path, local) {
+                    check_local(volume, local, *is_block)?;
+                }
+                let group = group.filter(|_| audience == Audience::Users);
+                set_up(volume, &path, (local, group), |at| link(at, local))?;
+            }
+            VolumeContent::Claim { claim, group } => {
+                let data = paths.claim_data(&claim.uid);
+                let group = group.filter(|_| audience == Audience::Users);
+                let mode = audience.shared_dir();
+                set_up(volume, &path, (&data, group), |at| claims.link(claim, mode, at))?;
+            }
             VolumeContent::Published { path: published } => link(&path, published)?,
             VolumeContent::Driver(_) => {
                 let cause = "the node has no storage drivers (csi): use another volume, or set \
@@ -125,6 +139,42 @@ pub(in crate::runtime) fn write(
         }
     }
     Ok(())
+}
+
+/// Makes the link at `path` to a volume that outlives its pod, with `make`. The volume's files are the pod's group's before
+/// the link is there: that is done once for a pod, because there may be many.
+fn set_up(
+    volume: &Volume,
+    path: &Path,
+    (target, group): (&Path, Option<VolumeGroup>),
+    make: impl Fn(&Path) -> Result<(), FileError>,
+) -> Result<(), RuntimeError> {
+    let Some(group) = group.filter(|_| !leads(path, target)) else { return Ok(make(path)?) };
+    // Until then another link has the directory of a claim stay. No volume has its name.
+    let pending = path.with_file_name(format!(".{}", volume.name));
+    make(&pending)?;
+    let given = fs::canonicalize(target).and_then(|root| group::give(&root, group));
+    given.map_err(|error| unmounted(volume, format!("applyFSGroup failed: {error}")))?;
+    make(path)?;
+    durable_file::remove(&pending).map_err(FileError::new("remove", &pending))?;
+    Ok(())
+}
+
+/// Checks that a `local` volume is there.
+fn check_local(volume: &Volume, path: &Path, is_block: bool) -> Result<(), RuntimeError> {
+    if is_block {
+        return host_path(&volume.name, path, "BlockDevice");
+    }
+    if path.is_absolute() && path.exists() {
+        return Ok(());
+    }
+    // The words of a kubelet.
+    Err(unmounted(volume, format!("path {:?} does not exist", path.display().to_string())))
+}
+
+/// Whether the link at `path` leads to `target`.
+fn leads(path: &Path, target: &Path) -> bool {
+    fs::read_link(path).is_ok_and(|present| present == target)
 }
 
 fn unmounted(volume: &Volume, cause: impl Into<String>) -> RuntimeError {
@@ -161,7 +211,6 @@ pub(in crate::runtime) fn give(
     layout: &Layout,
     identity: &UserIdentity,
     fs_group: Option<u32>,
-    claims: &Path,
 ) -> Result<(), RuntimeError> {
     let root = &layout.root;
     create(root, Audience::Users.own_dir())?;
@@ -169,22 +218,22 @@ pub(in crate::runtime) fn give(
     lchown(root, Some(identity.user), Some(identity.group))
         .map_err(FileError::new("give", root))?;
     let Some(group) = fs_group else { return Ok(()) };
-    give_group(&layout.volumes, &layout.mounts, group, claims)
+    give_group(&layout.volumes, &layout.mounts, group)
 }
 
-/// Gives the volumes that a container mounts the pod's group.
+/// Gives the volumes that are of the pod alone the pod's group, as far as a container mounts them. A volume that
+/// outlives its pod got it when it was set up.
 pub(in crate::runtime) fn give_group(
     volumes: &Path,
     mounts: &[Mount],
     group: u32,
-    claims: &Path,
 ) -> Result<(), RuntimeError> {
     for mount in mounts {
         let path = volumes.join(&mount.volume);
         let real = fs::canonicalize(&path).map_err(FileError::new("look at", &path))?;
         if mount.is_written_here {
             give_files(&real, group).map_err(FileError::new("give", &real))?;
-        } else if real.starts_with(volumes) || real.starts_with(claims) {
+        } else if real.starts_with(volumes) {
             let found = fs::metadata(&real).map_err(FileError::new("look at", &real))?;
             chown(&real, None, Some(group)).map_err(FileError::new("give", &real))?;
             let sticky = found.mode() & STICKY;
@@ -409,6 +458,8 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
         "CharDevice" if !is_of(FileType::is_char_device) => wrong("a character device"),
         "BlockDevice" if !is_of(FileType::is_block_device) => wrong("a block device"),
         "DirectoryOrCreate" => Ok(create(path, 0o755)?),
+        // Under a kubelet the runtime makes it.
+        "" if !path.exists() => Ok(create(path, 0o755)?),
         // Opening a pipe would wait for its other end.
         "FileOrCreate" if path.exists() && !path.is_file() => wrong("a file"),
         "FileOrCreate" if path.exists() => Ok(()),
@@ -457,7 +508,7 @@ fn remove_files(path: &Path) -> Result<(), FileError> {
 
 /// Makes `path` a link to `target`. It replaces another link or an empty directory.
 pub(in crate::runtime) fn link(path: &Path, target: &Path) -> Result<(), FileError> {
-    if fs::read_link(path).is_ok_and(|present| present == target) {
+    if leads(path, target) {
         return Ok(());
     }
     if let Some(parent) = path.parent() {

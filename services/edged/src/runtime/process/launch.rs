@@ -137,7 +137,7 @@ fn prepare(
     let has_other_user = rights.identity.is_some();
     match &rights.identity {
         Some(identity) => {
-            volumes::give(&layout, identity, launch.credentials.fs_group, &paths.all_claims())?;
+            volumes::give(&layout, identity, launch.credentials.fs_group)?;
         }
         None => volumes::root(&layout)?,
     }

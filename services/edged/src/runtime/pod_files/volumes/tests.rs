@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::container::claim::{Claim, ClaimName, ReclaimPolicy};
 
 fn files(all: &[(&str, &str)]) -> BTreeMap<String, VolumeFile> {
     let file =
@@ -117,19 +118,116 @@ fn a_host_path_must_be_of_its_type() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
     fs::write(&file, "x").expect("written");
-    let absent = dir.path().join("absent");
+    let (absent, made) = (dir.path().join("deep/absent"), dir.path().join("made"));
     for (path, kind, is_fine) in [
         (dir.path(), "Directory", true),
         (&file, "Directory", false),
         (&file, "File", true),
         (&absent, "File", false),
+        (&absent, "Directory", false),
         (&absent, "", true),
-        (&absent, "DirectoryOrCreate", true),
+        (&absent, "Directory", true),
+        (&made, "DirectoryOrCreate", true),
+        (&file, "", true),
         (Path::new("relative"), "", false),
     ] {
         assert_eq!(host_path("v", path, kind).is_ok(), is_fine, "{} {kind}", path.display());
     }
-    assert!(absent.is_dir(), "it was created");
+    for path in [absent, made] {
+        let mode = fs::metadata(path).expect("it was created").mode();
+        assert_eq!(mode & 0o7777, 0o755);
+    }
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "x");
+}
+
+/// A pod worker's directory, in which the volumes of a pod are written.
+struct Node {
+    dir: tempfile::TempDir,
+    paths: Paths,
+    claims: ClaimDirectories,
+}
+
+impl Node {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let paths = Paths::new(dir.path().join("edged"));
+        Self { dir, claims: ClaimDirectories::new(paths.clone()), paths }
+    }
+
+    fn write(&self, pod: &PodUid, contents: &[(&str, VolumeContent)]) -> Result<(), RuntimeError> {
+        let volumes: Vec<Volume> = contents
+            .iter()
+            .map(|(name, content)| Volume {
+                name: (*name).to_owned(),
+                content: content.clone(),
+                is_secret: false,
+            })
+            .collect();
+        let memory = SecretMemory::open(self.paths.dir());
+        let (paths, claims) = (&self.paths, &self.claims);
+        write(paths, claims, &memory, pod, &volumes, Audience::Users, None)
+    }
+}
+
+/// A file that only its owner reads, in a folder below `root`.
+fn private_file(root: &Path) -> std::path::PathBuf {
+    let file = root.join("deep/file");
+    create(&root.join("deep"), 0o755).expect("folders");
+    fs::write(&file, "").expect("written");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its own");
+    file
+}
+
+#[test]
+fn files_of_local_volumes_and_claims_are_the_pods_groups_once_a_pod_and_those_of_a_host_path_stay()
+{
+    let node = Node::new();
+    let (local, host) = (node.dir.path().join("local"), node.dir.path().join("host"));
+    let data = node.paths.claim_data("c1");
+    let files: Vec<_> = [&local, &data, &host].map(|root| private_file(root)).into();
+    // The own group: another one needs rights that a test may lack.
+    let id = nix::unistd::getegid().as_raw();
+    let group = Some(VolumeGroup { id, gives_files: true, only_on_mismatch: false });
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let name = ClaimName { namespace: "shop".to_owned(), name: "data".to_owned() };
+    let (uid, policy) = ("c1".to_owned(), ReclaimPolicy::Retain);
+    let claim = Claim { name, uid, policy, is_deleting: false };
+    let volumes = [
+        ("local", VolumeContent::Local { path: text(&local), is_block: false, group }),
+        ("claim", VolumeContent::Claim { claim, group }),
+        ("host", VolumeContent::Host { path: text(&host), kind: String::new() }),
+    ];
+    let modes = || -> Vec<u32> {
+        let found = files.iter().map(|file| fs::metadata(file).expect("a file").mode());
+        found.map(|mode| mode & 0o7777).collect()
+    };
+    let pod: PodUid = "u1".to_owned().try_into().expect("a UID");
+    node.write(&pod, &volumes).expect("written");
+    assert_eq!(modes(), [0o660, 0o660, 0o600]);
+    let root = fs::metadata(&local).expect("a folder");
+    assert_eq!((root.gid(), root.mode() & 0o2770), (id, 0o2770));
+    let names = visible(&node.paths.volumes(&pod));
+    assert_eq!(names, ["claim", "host", "local"].map(str::to_owned).into());
+    for root in [&local, &data, &host] {
+        private_file(root);
+    }
+    node.write(&pod, &volumes).expect("written again");
+    assert_eq!(modes(), [0o600; 3], "a pod that runs has them");
+    let pod = "u2".to_owned().try_into().expect("a UID");
+    node.write(&pod, &volumes).expect("written for the next pod");
+    assert_eq!(modes(), [0o660, 0o660, 0o600]);
+}
+
+#[test]
+fn a_local_volume_that_is_not_there_is_refused_and_not_made() {
+    let node = Node::new();
+    let absent = node.dir.path().join("absent");
+    let path = absent.to_string_lossy().into_owned();
+    let local = VolumeContent::Local { path: path.clone(), is_block: false, group: None };
+    let pod = "u1".to_owned().try_into().expect("a UID");
+    let refused = node.write(&pod, &[("data", local)]).expect_err("it is not there").to_string();
+    assert!(refused.contains(&format!("path {path:?} does not exist")), "{refused}");
+    assert!(!absent.exists());
 }
 
 #[test]
