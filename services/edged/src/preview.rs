@@ -85,7 +85,7 @@ fn of_pod(
         pod: spec,
         node: node.as_str(),
         node_address: address,
-        pod_address: address,
+        pod_addresses: vec![address],
         allocatable: Amounts::default(),
     };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)

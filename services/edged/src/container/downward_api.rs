@@ -9,7 +9,7 @@ use super::requests::{self, Amounts};
 use crate::pod::all_containers;
 
 /// The source of fields.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FieldSource<'a> {
     /// The pod.
     pub(crate) pod: &'a Pod,
@@ -17,8 +17,8 @@ pub(crate) struct FieldSource<'a> {
     pub(crate) node: &'a str,
     /// The node's address.
     pub(crate) node_address: IpAddr,
-    /// The pod's address: the node's, unless the runtime gives the pod its own.
-    pub(crate) pod_address: IpAddr,
+    /// The pod's addresses: the node's, unless the runtime gives the pod its own.
+    pub(crate) pod_addresses: Vec<IpAddr>,
     /// What the node has for its pods.
     pub(crate) allocatable: Amounts,
 }
@@ -30,7 +30,8 @@ impl<'a> FieldSource<'a> {
         let address = IpAddr::from([127, 0, 0, 1]);
         let allocatable =
             Amounts { cpu_milli: 4000, memory_bytes: 8 << 30, storage_bytes: 64 << 30 };
-        Self { pod, node: "gw-1", node_address: address, pod_address: address, allocatable }
+        let (node, pod_addresses) = ("gw-1", vec![address]);
+        Self { pod, node, node_address: address, pod_addresses, allocatable }
     }
 }
 
@@ -63,10 +64,17 @@ impl FieldSource<'_> {
             "spec.nodeName" => self.node.to_owned(),
             "spec.serviceAccountName" => account(),
             "status.hostIP" | "status.hostIPs" => self.node_address.to_string(),
-            "status.podIP" | "status.podIPs" => self.pod_address.to_string(),
+            "status.podIP" => joined(self.pod_addresses.iter().take(1)),
+            "status.podIPs" => joined(&self.pod_addresses),
             _ => return Err(unknown(path)),
         })
     }
+}
+
+/// Addresses as a kubelet writes them: with commas between them.
+fn joined<'a>(addresses: impl IntoIterator<Item = &'a IpAddr>) -> String {
+    let addresses: Vec<String> = addresses.into_iter().map(IpAddr::to_string).collect();
+    addresses.join(",")
 }
 
 fn unknown(path: &str) -> String {
@@ -155,4 +163,25 @@ pub(crate) fn number(quantity: &Quantity) -> Result<f64, String> {
         .unwrap_or((text, 1.0));
     let number: f64 = digits.parse().map_err(|_| format!("{text:?} is not a quantity"))?;
     Ok(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_a_pod_with_two_are_joined_and_its_address_is_the_first() {
+        let pod = Pod::default();
+        let addresses = ["10.244.0.7", "fd00::7"].map(|it| it.parse().expect("an address"));
+        let fields =
+            FieldSource { pod_addresses: addresses.into(), ..FieldSource::on_a_test_node(&pod) };
+        for (path, text) in [
+            ("status.podIP", "10.244.0.7"),
+            ("status.podIPs", "10.244.0.7,fd00::7"),
+            ("status.hostIP", "127.0.0.1"),
+            ("status.hostIPs", "127.0.0.1"),
+        ] {
+            assert_eq!(fields.field(path).as_deref(), Ok(text), "{path}");
+        }
+    }
 }

@@ -41,6 +41,8 @@ struct State {
     /// Pulls that fail before the next one succeeds.
     failing_pulls: usize,
     failing_resizes: usize,
+    /// A pod has an address of either family.
+    is_dual_stack: bool,
     /// The login without which the registry refuses a pull.
     login: Option<RegistryCredentials>,
     /// The images that cannot be removed.
@@ -138,6 +140,11 @@ impl MemoryRuntime {
         self.lock().failing_resizes = count;
     }
 
+    /// Gives pods an address of either family from here on.
+    pub fn set_dual_stack(&self) {
+        self.lock().is_dual_stack = true;
+    }
+
     /// Gives the disk room for so many images. It has room for 1,000 at first.
     pub fn set_room(&self, images: usize) {
         self.lock().room = Some(images);
@@ -222,7 +229,7 @@ impl Runtime for MemoryRuntime {
     async fn open(&self, pod: &PodRecord, _: &Pod) -> Result<(), RuntimeError> {
         let mut lock = self.lock();
         let is_first = !lock.pods.contains_key(&pod.uid);
-        let number = lock.pods.len();
+        let (number, is_dual_stack) = (lock.pods.len(), lock.is_dual_stack);
         let state = lock.pods.entry(pod.uid.clone()).or_default();
         if state.sandbox == SandboxState::Lost {
             return Err(RuntimeError::Sandbox { cause: "the lost one is not closed".to_owned() });
@@ -233,6 +240,10 @@ impl Runtime for MemoryRuntime {
                 let number = u32::try_from(number).unwrap_or(u32::MAX);
                 let address = u32::from(Ipv4Addr::new(10, 244, 0, 1)).wrapping_add(number);
                 state.addresses = vec![IpAddr::V4(address.into())];
+                if is_dual_stack {
+                    let address = Ipv4Addr::from(address).to_ipv6_mapped();
+                    state.addresses.push(IpAddr::V6(address));
+                }
             } else {
                 state.sandbox_attempt += 1;
             }

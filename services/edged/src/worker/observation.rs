@@ -144,18 +144,22 @@ impl Worker {
             pod,
             node: node.as_str(),
             node_address: *address,
-            pod_address: self.pod_address(),
+            pod_addresses: self.pod_addresses(),
             allocatable: *allocatable,
         }
     }
 
     /// The pod's own address, else the node's.
     pub(super) fn pod_address(&self) -> IpAddr {
+        self.pod_addresses().first().copied().unwrap_or(self.shared.address)
+    }
+
+    /// The pod's own addresses, else the node's.
+    fn pod_addresses(&self) -> Vec<IpAddr> {
         let WorkerDependencies { runtime, address, .. } = &*self.shared;
-        if !runtime.features().sandboxes {
-            return *address;
-        }
-        runtime.pod(&self.record.uid).addresses.first().copied().unwrap_or(*address)
+        let sandboxes = runtime.features().sandboxes;
+        let own = sandboxes.then(|| runtime.pod(&self.record.uid).addresses).unwrap_or_default();
+        if own.is_empty() { vec![*address] } else { own }
     }
 
     /// Reads the pod's state from the runtime, and brings the trackers up to date with it.

@@ -228,6 +228,28 @@ fn secret(password: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_pod_with_two_addresses_has_both_in_its_environment() {
+    let bench = Bench::new(&[]);
+    let (edged, runtime) = edged(&bench).await;
+    runtime.set_dual_stack();
+    let mut pod = script_pod("web", "u1", "");
+    let variable = |name: &str| {
+        let source = json!({"fieldRef": {"fieldPath": format!("status.{name}")}});
+        json!({"name": name, "valueFrom": source})
+    };
+    let container = &mut pod["spec"]["containers"][0];
+    container["image"] = json!("localhost/web:1");
+    container["env"] = json!([variable("podIP"), variable("podIPs")]);
+    bench.edge.apply(&pod);
+    let status = bench.edge.until_status("web", "a ready pod", is_ready).await;
+    let launch = runtime.launch(&uid(), "main").expect("it was launched");
+    assert_eq!(launch.env["podIP"], "10.244.0.1");
+    assert_eq!(launch.env["podIPs"], "10.244.0.1,::ffff:10.244.0.1");
+    assert_eq!(status["podIPs"][1]["ip"], "::ffff:10.244.0.1");
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_pod_that_waits_for_its_image_pulls_it_as_soon_as_its_secret_has_the_password() {
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
