@@ -51,6 +51,8 @@ pub struct CriSettings {
     pub share_runtime: bool,
     /// What the node forbids its pods.
     pub forbidden: Forbidden,
+    /// The sysctls that pods may set besides the safe ones; one that ends in `*` is a prefix.
+    pub allowed_sysctls: Vec<String>,
     /// The name servers of the cluster. Without any, the policy `ClusterFirst` is `Default`.
     pub cluster_dns: Vec<IpAddr>,
     /// The domain of the cluster.
@@ -72,6 +74,7 @@ impl CriSettings {
             endpoint,
             share_runtime: false,
             forbidden: Forbidden::default(),
+            allowed_sysctls: Vec::new(),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             cgroup_driver: CgroupDriver::Cgroupfs,
@@ -283,6 +286,7 @@ fn node_facts(
         has_apparmor: read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         has_device_plugins: settings.has_device_plugins,
         forbidden: settings.forbidden,
+        allowed_sysctls: settings.allowed_sysctls.clone(),
         ..NodeFacts::default()
     }
 }

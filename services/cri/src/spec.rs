@@ -62,6 +62,7 @@ pub use node_facts::{HandlerFeatures, NodeFacts};
 pub use pod_resources::{PodResources, pod_resources};
 pub use resources::{cpu_shares, resources};
 pub use sandbox::{runtime_handler, sandbox_config};
+pub use sysctls::{UnknownSysctl, allowed_sysctls};
 
 /// The labels, annotations and sysctls of a request.
 type StringMap = std::collections::HashMap<String, String>;

@@ -30,6 +30,34 @@ const NETWORK: [&str; 1] = ["net."];
 /// (`component-helpers/node/util/sysctl/namespace.go`).
 const COMMUNICATION: [&str; 4] = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
 
+/// The node cannot allow a parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} cannot be allowed, because no pod has it for itself: use a name below net., kernel.shm, kernel.msg, \
+     kernel.sem or fs.mqueue., or such a beginning with a * after it, comma-separated"
+)]
+pub struct UnknownSysctl(String);
+
+/// The parameters that a node allows besides the safe ones: names and beginnings of names (`net.*`), with commas between
+/// them, as a kubelet's `allowedUnsafeSysctls`.
+///
+/// # Errors
+/// A name is none, or no namespace has it.
+pub fn allowed_sysctls(text: &str) -> Result<Vec<String>, UnknownSysctl> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            let name = normalized(word);
+            let plain = name.strip_suffix('*').unwrap_or(&name);
+            let is_name = plain
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/'));
+            let is_known = begins(plain, &NETWORK) || begins(plain, &COMMUNICATION);
+            if is_name && is_known { Ok(name) } else { Err(UnknownSysctl(word.to_owned())) }
+        })
+        .collect()
+}
+
 /// The parameters that the pod sets.
 ///
 /// # Errors
@@ -48,20 +76,19 @@ pub(super) fn sysctls(pod: &Pod, node: &NodeFacts) -> Result<StringMap, WaitReas
 }
 
 fn check(name: &str, pod: &Pod, node: &NodeFacts) -> Result<(), &'static str> {
-    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let is_allowed = |pattern: &String| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
     };
     if !SAFE.contains(&name) && !node.allowed_sysctls.iter().any(is_allowed) {
-        return Err("is not safe: use a safe one, or allow it on the node");
+        return Err("is not safe: use a safe one, or allow it on the node (allowed_sysctls)");
     }
     let shares = |shared: Option<bool>| shared == Some(true);
-    if begins(&NETWORK) {
+    if begins(name, &NETWORK) {
         if shares(spec(pod).host_network) {
             return Err("would change the host: not with hostNetwork");
         }
-    } else if begins(&COMMUNICATION) {
+    } else if begins(name, &COMMUNICATION) {
         if shares(spec(pod).host_ipc) {
             return Err("would change the host: not with hostIPC");
         }
@@ -69,6 +96,10 @@ fn check(name: &str, pod: &Pod, node: &NodeFacts) -> Result<(), &'static str> {
         return Err("is of the whole machine: no namespace has it");
     }
     Ok(())
+}
+
+fn begins(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The name with dots, by the rule of sysctl.d(5): the first separator says which one is used.

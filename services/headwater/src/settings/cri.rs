@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use headwater_cri::CriSettings;
-use headwater_cri::spec::{CgroupDriver, Forbidden};
+use headwater_cri::spec::{CgroupDriver, Forbidden, allowed_sysctls};
 use headwater_csi::CsiSettings;
 use headwater_settings::{InvalidSetting, Runtime};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub(crate) struct Cri {
     pub(crate) share_runtime: bool,
     /// What pods do not get, comma-separated.
     pub(crate) forbid: String,
+    /// The sysctls that pods may set besides the safe ones, comma-separated.
+    pub(crate) allowed_sysctls: String,
     /// The name servers of the cluster, comma-separated.
     pub(crate) cluster_dns: String,
     /// The domain of the cluster.
@@ -60,6 +62,7 @@ impl Default for Cri {
             endpoint: ENDPOINT_DEFAULT.to_owned(),
             share_runtime: false,
             forbid: String::new(),
+            allowed_sysctls: String::new(),
             cluster_dns: String::new(),
             cluster_domain: CLUSTER_DOMAIN_DEFAULT.to_owned(),
             cgroup_driver: Driver::default(),
@@ -127,6 +130,8 @@ impl Cri {
             return Err(InvalidSetting::new("cri.device_plugin_dir", what));
         }
         let forbidden: Result<Forbidden, _> = self.forbid.parse();
+        let allowed = allowed_sysctls(&self.allowed_sysctls)
+            .map_err(|error| InvalidSetting::new("cri.allowed_sysctls", error))?;
         let servers = self.cluster_dns.split(',').map(str::trim).filter(|word| !word.is_empty());
         let servers: Result<Vec<IpAddr>, _> = servers.map(str::parse).collect();
         let not_addresses = |error| {
@@ -137,6 +142,7 @@ impl Cri {
         Ok(CriSettings {
             share_runtime: self.share_runtime,
             forbidden: forbidden.map_err(|error| InvalidSetting::new("cri.forbid", error))?,
+            allowed_sysctls: allowed,
             cluster_dns: servers.map_err(not_addresses)?,
             cluster_domain: self.cluster_domain.clone(),
             cgroup_driver: match self.cgroup_driver {
@@ -173,11 +179,23 @@ mod tests {
     }
 
     #[test]
+    fn sysctls_that_are_allowed_reach_the_runtime() {
+        let allowed = "kernel.msg*, net.core.somaxconn".to_owned();
+        let settings = Cri { allowed_sysctls: allowed, ..Cri::default() }.settings();
+        let allowed = settings.expect("they can be allowed").allowed_sysctls;
+        assert_eq!(allowed, ["kernel.msg*", "net.core.somaxconn"]);
+    }
+
+    #[test]
     fn what_cannot_be_had_is_named_with_its_setting() {
         let wrong = Cri { forbid: "hostpath".to_owned(), ..Cri::default() };
         let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no such word");
         assert_eq!(wrong.key, "cri.forbid");
         assert!(wrong.reason.contains("hostPath"), "{}", wrong.reason);
+        let wrong = Cri { allowed_sysctls: "net.*,vm.swappiness".to_owned(), ..Cri::default() };
+        let wrong = wrong.check(Some(Runtime::Cri)).expect_err("of the whole machine");
+        assert_eq!(wrong.key, "cri.allowed_sysctls");
+        assert!(wrong.reason.contains("vm.swappiness"), "{}", wrong.reason);
         let wrong = Cri { cluster_dns: "10.96.0.10,dns".to_owned(), ..Cri::default() };
         let wrong = wrong.check(Some(Runtime::Cri)).expect_err("no address");
         assert_eq!(wrong.key, "cri.cluster_dns");

@@ -252,6 +252,17 @@ fn safe_sysctls_are_set_and_the_others_need_the_nodes_word() {
 }
 
 #[test]
+fn a_node_allows_what_a_pod_can_have_for_itself() {
+    let allowed = allowed_sysctls(" kernel.msg*, net/core/somaxconn,,net.*").expect("they can be");
+    assert_eq!(allowed, ["kernel.msg*", "net.core.somaxconn", "net.*"]);
+    assert_eq!(allowed_sysctls(""), Ok(Vec::new()));
+    for word in ["vm.swappiness", "kernel.*", "*", "net.*.forwarding", "net.ipv4 x", "net"] {
+        let refused = allowed_sysctls(&format!("net.*,{word}")).expect_err(word).to_string();
+        assert!(refused.contains(&format!("{word:?} cannot be allowed")), "{refused}");
+    }
+}
+
+#[test]
 fn the_hosts_file_has_the_pods_names_or_the_hosts_lines() {
     let addresses = ["10.4.0.2".parse().expect("an address"), "fd00::2".parse().expect("one")];
     let of = |spec: Value| {

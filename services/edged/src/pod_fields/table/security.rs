@@ -50,8 +50,8 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type {
                 "they would change the host, whose kernel parameters a process shares",
             )
             .remark(
-                "with `cri` a pod with one that is not safe fails (`SysctlForbidden`), as under a \
-                 kubelet",
+                "with `cri` a pod with one that is neither safe nor among `allowed_sysctls` of `[cri]` fails \
+                 (`SysctlForbidden`), as under a kubelet",
             ),
         WINDOWS,
     ],
