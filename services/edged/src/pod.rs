@@ -8,8 +8,8 @@ use std::time::Duration;
 use headwater_event::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerRestartRuleOnExitCodes, ContainerStatus, EphemeralContainer, Pod, PodSpec,
-    PodStatus, Volume,
+    Container, ContainerRestartRuleOnExitCodes, ContainerStatus, EphemeralContainer,
+    LocalObjectReference, Pod, PodSpec, PodStatus, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -269,8 +269,14 @@ pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The annotation of a pod in the cloud that mirrors one of a file of the node.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// The annotation with the origin of a pod: `file` for one of a file of the node.
+const SOURCE: &str = "kubernetes.io/config.source";
+
 /// The annotations of pods that come from a file of the node, or mirror one.
-const STATIC_ANNOTATIONS: [&str; 2] = [MIRROR, "kubernetes.io/config.source"];
+const STATIC_ANNOTATIONS: [&str; 2] = [MIRROR, SOURCE];
+
+/// The account of a pod that names none.
+const ACCOUNT_DEFAULT: &str = "default";
 
 /// The pod's priority; zero if it states none.
 pub fn priority(pod: &Pod) -> i32 {
@@ -286,6 +292,12 @@ pub fn is_critical(pod: &Pod) -> bool {
         source.is_some_and(|source| source != "api")
     });
     is_static || priority(pod) >= CRITICAL_PRIORITY
+}
+
+/// Whether the pod comes from a file of the node. No other pod has such an annotation by then.
+pub(crate) fn is_of_file(pod: &Pod) -> bool {
+    let source = pod.metadata.annotations.as_ref().and_then(|all| all.get(SOURCE));
+    source.is_some_and(|source| source == "file")
 }
 
 /// The pod's namespace.
@@ -371,7 +383,7 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
             })
     });
     in_volumes
-        || pull_secrets(pod).any(|secret| is("secret", Some(secret)))
+        || pull_secrets(spec).any(|secret| is("secret", Some(secret)))
         || all_containers(pod).any(|container| {
             let whole = container.env_from.iter().flatten().any(|from| {
                 is("configmap", from.config_map_ref.as_ref().map(|map| map.name.as_str()))
@@ -387,10 +399,23 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
         })
 }
 
-/// The Secrets with the credentials for the pod's images.
-pub(crate) fn pull_secrets(pod: &Pod) -> impl Iterator<Item = &str> {
-    let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
-    secrets.map(|secret| secret.name.as_str()).filter(|name| !name.is_empty())
+/// The Secrets with credentials for its images that the pod itself names.
+pub(crate) fn pull_secrets(spec: &PodSpec) -> impl Iterator<Item = &str> {
+    named(spec.image_pull_secrets.as_deref())
+}
+
+/// The names of objects of the pod's namespace. An empty one names none.
+pub(crate) fn named(references: Option<&[LocalObjectReference]>) -> impl Iterator<Item = &str> {
+    let names = references.unwrap_or_default().iter().map(|reference| reference.name.as_str());
+    names.filter(|name| !name.is_empty())
+}
+
+/// The pod's ServiceAccount.
+pub(crate) fn account(pod: &Pod) -> &str {
+    let names =
+        pod.spec.iter().flat_map(|spec| [&spec.service_account_name, &spec.service_account]);
+    let mut names = names.filter_map(|name| name.as_deref());
+    names.find(|name| !name.is_empty()).unwrap_or(ACCOUNT_DEFAULT)
 }
 
 /// The claims that the pod's volumes name.

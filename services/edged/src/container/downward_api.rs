@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::requests::{self, Amounts};
-use crate::pod::all_containers;
+use crate::pod::{account, all_containers};
 
 /// The source of fields.
 #[derive(Clone, Debug)]
@@ -51,10 +51,6 @@ impl FieldSource<'_> {
             };
             return Ok(entries.as_ref().and_then(|e| e.get(key)).cloned().unwrap_or_default());
         }
-        let account = || {
-            let name = self.pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
-            name.unwrap_or_else(|| "default".to_owned())
-        };
         Ok(match path {
             "metadata.name" => owned(&metadata.name),
             "metadata.namespace" => owned(&metadata.namespace),
@@ -62,7 +58,7 @@ impl FieldSource<'_> {
             "metadata.labels" => lines(metadata.labels.as_ref()),
             "metadata.annotations" => lines(metadata.annotations.as_ref()),
             "spec.nodeName" => self.node.to_owned(),
-            "spec.serviceAccountName" => account(),
+            "spec.serviceAccountName" => account(self.pod).to_owned(),
             "status.hostIP" | "status.hostIPs" => self.node_address.to_string(),
             "status.podIP" => joined(self.pod_addresses.iter().take(1)),
             "status.podIPs" => joined(&self.pod_addresses),

@@ -1,5 +1,5 @@
-//! The credentials with which the image of a pod is pulled: of the Secrets that the pod names, then of
-//! the node's own file. Pure.
+//! The credentials with which the image of a pod is pulled: of the Secrets that the pod or its ServiceAccount names, then
+//! of the node's own file. Pure.
 //!
 //! | module | job |
 //! |---|---|
@@ -50,7 +50,7 @@ impl PullCredentials {
     ) -> Self {
         let mut found = Self::default();
         let mut keyring = Keyring::default();
-        for name in pod::pull_secrets(pod) {
+        for name in secret_names(pod, objects) {
             match objects.secret(namespace(pod), name) {
                 Some(secret) => keyring.add_secret(secret, &mut found.problems, name),
                 None => found.problems.push(format!("secret {name:?} not found")),
@@ -89,6 +89,17 @@ impl PullCredentials {
         }
         hasher.finish()
     }
+}
+
+/// The Secrets that the pod names, else those of its ServiceAccount. The admission of an API server copies these into a
+/// pod that names none; a pod from a manifest comes without. A static pod has no account.
+fn secret_names<'a>(pod: &'a Pod, objects: &'a Objects) -> Vec<&'a str> {
+    let own: Vec<&str> = pod.spec.iter().flat_map(pod::pull_secrets).collect();
+    if !own.is_empty() || pod::is_of_file(pod) {
+        return own;
+    }
+    let account = objects.account(namespace(pod), pod::account(pod));
+    account.into_iter().flat_map(|it| pod::named(it.image_pull_secrets.as_deref())).collect()
 }
 
 /// The docker config of a Secret.

@@ -10,14 +10,11 @@ use k8s_openapi::api::core::v1::Pod;
 use super::credentials;
 use super::driver_volume::tokens;
 use crate::desired::objects::Objects;
-use crate::pod::{all_containers, namespace};
+use crate::pod::{account, all_containers, namespace};
 
 /// The mode of a token's file where the pod names a user or a group for its volumes, as under a kubelet.
 /// The runtime lets the group read it, too.
 const MODE_OF_OWNER: u32 = 0o600;
-
-/// The account of a pod that names none.
-const ACCOUNT_DEFAULT: &str = "default";
 
 /// A token. Its text is in no debug output.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,15 +84,9 @@ pub(crate) fn claim(
     let name = metadata.name.as_deref().unwrap_or_default();
     let key = ResourceKey::new(Some(namespace(pod)), "pod", name);
     let key = key.map_err(|error| error.to_string())?;
-    let spec = pod.spec.as_ref();
-    let accounts = spec.map(|spec| [&spec.service_account_name, &spec.service_account]);
-    let account = accounts
-        .into_iter()
-        .flatten()
-        .find_map(|account| account.as_deref().filter(|name| !name.is_empty()))
-        .unwrap_or(ACCOUNT_DEFAULT);
     let uid = metadata.uid.as_deref().unwrap_or_default();
-    TokenClaim::of_volume(&key, uid, account, audience, life).map_err(|error| error.to_string())
+    TokenClaim::of_volume(&key, uid, account(pod), audience, life)
+        .map_err(|error| error.to_string())
 }
 
 /// The mode and the owner of the pod's tokens. A pod with one user for all containers has them alone, and

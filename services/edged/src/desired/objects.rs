@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_event::ResourceKey;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, ServiceAccount,
+};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, VolumeAttachment};
 use serde::de::DeserializeOwned;
@@ -20,6 +22,7 @@ pub(crate) struct Objects {
 enum Object {
     ConfigMap(Arc<ConfigMap>),
     Secret(Arc<Secret>),
+    Account(Arc<ServiceAccount>),
     Volume(Arc<PersistentVolume>),
     Claim(Arc<PersistentVolumeClaim>),
     Driver(Arc<CSIDriver>),
@@ -42,6 +45,7 @@ impl Objects {
         let object = match key.kind() {
             "configmap" => Object::ConfigMap(parse(json)?),
             "secret" => Object::Secret(parse(json)?),
+            "serviceaccount" => Object::Account(parse(json)?),
             "persistentvolume" => Object::Volume(parse(json)?),
             "csidriver" => Object::Driver(parse(json)?),
             "volumeattachment" => Object::Attachment(parse(json)?),
@@ -89,6 +93,14 @@ impl Objects {
     pub(crate) fn secret(&self, namespace: &str, name: &str) -> Option<&Secret> {
         match self.get(Some(namespace), "secret", name)? {
             Object::Secret(secret) => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// The ServiceAccount of that name.
+    pub(crate) fn account(&self, namespace: &str, name: &str) -> Option<&ServiceAccount> {
+        match self.get(Some(namespace), "serviceaccount", name)? {
+            Object::Account(account) => Some(account),
             _ => None,
         }
     }

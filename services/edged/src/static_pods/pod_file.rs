@@ -183,7 +183,7 @@ fn named(spec: &PodSpec, pod: &Pod) -> Option<&'static str> {
     if is_set(&spec.service_account_name) || is_set(&spec.service_account) {
         return Some("a ServiceAccount");
     }
-    if pod::pull_secrets(pod).next().is_some() {
+    if pod::pull_secrets(spec).next().is_some() {
         return Some("a Secret");
     }
     if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {

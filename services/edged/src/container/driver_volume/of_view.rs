@@ -14,10 +14,7 @@ use crate::container::block_device::is_block;
 use crate::container::downward_api::FieldSource;
 use crate::container::token::FindToken;
 use crate::desired::objects::Objects;
-use crate::pod::namespace;
-
-/// The account of a pod that names none.
-const ACCOUNT_DEFAULT: &str = "default";
+use crate::pod::{account, namespace};
 
 /// The lifecycle of volumes of a driver that states none.
 const PERSISTENT: &str = "Persistent";
@@ -202,12 +199,11 @@ fn pod_info(
     if driver.and_then(|driver| driver.pod_info_on_mount) != Some(true) {
         return BTreeMap::new();
     }
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
     let all = [
         ("pod.name", pod.metadata.name.clone().unwrap_or_default()),
         ("pod.namespace", namespace(pod).to_owned()),
         ("pod.uid", pod.metadata.uid.clone().unwrap_or_default()),
-        ("serviceAccount.name", account.unwrap_or_else(|| ACCOUNT_DEFAULT.to_owned())),
+        ("serviceAccount.name", account(pod).to_owned()),
         ("ephemeral", is_ephemeral.to_string()),
     ];
     all.map(|(key, value)| (format!("csi.storage.k8s.io/{key}"), value)).into()

@@ -106,6 +106,42 @@ fn both_types_of_a_secret_and_both_forms_of_a_login_are_read() {
 }
 
 #[test]
+fn a_pod_that_names_no_secrets_has_those_of_its_service_account() {
+    let mut objects = logins(&["quay.io"]);
+    let auth = STANDARD.encode("robot:pw");
+    let new = json!({"auths": {"quay.io": {"auth": auth}}}).to_string();
+    with_secret(&mut objects, "new", CONFIG_JSON.0, CONFIG_JSON.1, new.as_bytes());
+    let old = json!({"quay.io": {"auth": STANDARD.encode("old:pw")}}).to_string();
+    with_secret(&mut objects, "old", CONFIG_OLD.0, CONFIG_OLD.1, old.as_bytes());
+    for (account, secrets) in [
+        ("builder", json!([{"name": "new"}, {"name": ""}, {"name": "old"}])),
+        ("default", json!([{"name": "old"}])),
+    ] {
+        let key = format!("shop/serviceaccount/{account}").parse().expect("a key");
+        let object = json!({"imagePullSecrets": secrets}).to_string();
+        objects.insert(&key, "", object.as_bytes()).expect("an account");
+    }
+    let users_from = |source: &str, spec: Value| -> Vec<String> {
+        let annotations = json!({"kubernetes.io/config.source": source});
+        let metadata = json!({"name": "web", "namespace": "shop", "annotations": annotations});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec}));
+        let found = PullCredentials::of(&pod.expect("a pod"), &objects, None, "quay.io/app");
+        assert_eq!(found.problems, [""; 0]);
+        found.logins.into_iter().map(|login| login.username).collect()
+    };
+    let users = |spec: Value| users_from("api", spec);
+    let spec = |account: Option<&str>, secrets: Value| {
+        let containers = json!([]);
+        json!({"serviceAccountName": account, "imagePullSecrets": secrets, "containers": containers})
+    };
+    assert_eq!(users(spec(Some("builder"), Value::Null)), ["robot", "old"]);
+    assert_eq!(users(spec(None, json!([]))), ["old"]);
+    assert_eq!(users(spec(Some("builder"), json!([{"name": "s"}]))), ["quay.io"]);
+    assert_eq!(users(spec(Some("none"), Value::Null)), [""; 0]);
+    assert_eq!(users_from("file", spec(None, Value::Null)), [""; 0], "a static pod has no account");
+}
+
+#[test]
 fn what_is_no_docker_config_is_named_without_its_content_and_the_others_count() {
     let mut objects = logins(&["quay.io"]);
     let config = CONFIG_JSON;

@@ -56,7 +56,9 @@ pub(in super::super) static POD_SPEC: Type = Type {
             Never,
             "only the variable HOSTNAME has it, and the host keeps its name",
         ),
-        field("imagePullSecrets").noted(WITHOUT_IMAGES, Never, "no image is pulled"),
+        field("imagePullSecrets")
+            .noted(WITHOUT_IMAGES, Never, "no image is pulled")
+            .remark("a pod that names none has those of its ServiceAccount"),
         typed("initContainers", &CONTAINER),
         field("nodeName"),
         field("nodeSelector").remark(PLACEMENT),
