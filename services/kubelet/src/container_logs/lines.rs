@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::query::{LogOptions, LogSource};
 
-/// The longest row, in bytes: runtimes write rows of 16 KiB. The rest of a longer row is left out, so
-/// that a file without line ends costs no more memory.
+/// The bytes of a row that wait for its end: runtimes write rows of 16 KiB. A longer row goes on in pieces, so that a file
+/// without line ends costs no more memory.
 const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// What a client gets in the place of rows that it may miss. It has no columns, as what a kubelet writes into a log.
@@ -19,19 +19,39 @@ pub struct LineSelection {
     options: LogOptions,
     /// The beginning of a row whose end is not read yet.
     rest: Vec<u8>,
-    /// The next bytes belong to a row that was cut.
-    is_cut: bool,
+    /// The row whose beginning was given before its end is read.
+    long_row: Option<RowForm>,
+    /// The last row was given without its end, and none follows.
+    is_torn: bool,
     /// The last row that was given continues in the next one.
     continues: bool,
     /// The bytes that the client still wants.
     left: u64,
 }
 
+/// What becomes of the text of a row.
+#[derive(Clone, Copy)]
+struct RowForm {
+    is_wanted: bool,
+    /// The next row continues the line.
+    is_part: bool,
+}
+
+impl RowForm {
+    fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self { is_wanted: false, .. } => b"",
+            Self { is_part: true, .. } => text.strip_suffix(b"\n").unwrap_or(text),
+            Self { .. } => text,
+        }
+    }
+}
+
 impl LineSelection {
     /// The rows that `options` select.
     pub fn new(options: LogOptions) -> Self {
         let left = options.bytes_max.unwrap_or(u64::MAX);
-        Self { options, rest: Vec::new(), is_cut: false, continues: false, left }
+        Self { options, rest: Vec::new(), long_row: None, is_torn: false, continues: false, left }
     }
 
     /// Whether the client has all the bytes that it wants.
@@ -42,13 +62,14 @@ impl LineSelection {
     /// Drops the beginning of the last row, because the file was truncated.
     pub fn begin_anew(&mut self) {
         self.rest.clear();
-        self.is_cut = false;
+        self.is_torn |= self.long_row.take().is_some_and(|row| row.is_wanted);
     }
 
     /// What the client gets where rows may be missing: a line of its own. The next bytes begin a row.
     pub fn gap(&mut self) -> Vec<u8> {
         self.begin_anew();
-        let end = if std::mem::take(&mut self.continues) { "\n" } else { "" };
+        let is_torn = std::mem::take(&mut self.is_torn);
+        let end = if std::mem::take(&mut self.continues) || is_torn { "\n" } else { "" };
         self.bounded(format!("{end}{GAP}").into_bytes())
     }
 
@@ -57,22 +78,20 @@ impl LineSelection {
         let mut out = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_end = part.ends_with(b"\n");
-            if is_end && self.rest.is_empty() && !self.is_cut && part.len() <= ROW_BYTES_MAX {
+            if let Some(row) = self.long_row {
+                out.extend_from_slice(row.of(part));
+                self.long_row = Some(row).filter(|_| !is_end);
+                continue;
+            }
+            if is_end && self.rest.is_empty() {
                 self.give(part, &mut out);
                 continue;
             }
-            if !self.is_cut {
-                let room = ROW_BYTES_MAX - self.rest.len().min(ROW_BYTES_MAX);
-                self.rest.extend_from_slice(&part[..part.len().min(room)]);
-                self.is_cut = part.len() > room;
-            }
-            if is_end {
-                if self.is_cut {
-                    self.rest.push(b'\n');
-                }
+            self.rest.extend_from_slice(part);
+            if is_end || self.rest.len() > ROW_BYTES_MAX {
                 let row = std::mem::take(&mut self.rest);
-                self.give(&row, &mut out);
-                self.is_cut = false;
+                let form = self.give(&row, &mut out);
+                self.long_row = Some(form).filter(|_| !is_end);
             }
         }
         self.bounded(out)
@@ -86,13 +105,15 @@ impl LineSelection {
         bytes
     }
 
-    fn give(&mut self, row: &[u8], out: &mut Vec<u8>) {
+    /// Gives a row, or its beginning.
+    fn give(&mut self, row: &[u8], out: &mut Vec<u8>) -> RowForm {
+        let unwanted = RowForm { is_wanted: false, is_part: false };
         let mut columns = row.splitn(4, |byte| *byte == b' ');
         let (Some(time), Some(source), Some(tag), Some(text)) =
             (columns.next(), columns.next(), columns.next(), columns.next())
         else {
             // No runtime wrote it. A kubelet leaves it out, too.
-            return;
+            return unwanted;
         };
         let is_wanted = match self.options.source {
             LogSource::All => true,
@@ -100,7 +121,10 @@ impl LineSelection {
             LogSource::Stderr => source == b"stderr",
         };
         if !is_wanted || self.options.since.is_some_and(|since| is_before(time, since)) {
-            return;
+            return unwanted;
+        }
+        if std::mem::take(&mut self.is_torn) {
+            out.push(b'\n');
         }
         // Tags of later runtimes may follow a colon.
         let is_part = tag.split(|byte| *byte == b':').next() == Some(b"P");
@@ -108,11 +132,9 @@ impl LineSelection {
             out.extend_from_slice(time);
             out.push(b' ');
         }
-        out.extend_from_slice(if is_part {
-            text.strip_suffix(b"\n").unwrap_or(text)
-        } else {
-            text
-        });
+        let form = RowForm { is_wanted: true, is_part };
+        out.extend_from_slice(form.of(text));
+        form
     }
 }
 
@@ -170,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_does_not_end_costs_no_more_than_its_bound() {
+    fn a_long_row_is_given_whole_and_costs_no_more_than_its_bound() {
         let mut lines = LineSelection::new(LogOptions::default());
         let mut all = lines.of(b"2026-01-01T00:00:01Z stdout F ");
         for _ in 0..100 {
@@ -179,7 +201,30 @@ mod tests {
         }
         all.extend(lines.of(b"y\n2026-01-01T00:00:02Z stdout F next\n"));
         let all = String::from_utf8(all).expect("UTF-8");
-        assert!(all.ends_with("xxx\nnext\n") && all.len() <= ROW_BYTES_MAX + 10, "{}", all.len());
+        assert!(all == format!("{}y\nnext\n", "x".repeat(409_600)), "{}", all.len());
+    }
+
+    #[test]
+    fn a_long_row_that_is_part_of_a_line_goes_on_in_the_next_one_and_an_unwanted_one_is_left_out() {
+        let long = "x".repeat(ROW_BYTES_MAX);
+        let file = format!(
+            "2026-01-01T00:00:01Z stdout P {long}\n2026-01-01T00:00:02Z stdout F end\n\
+             2026-01-01T00:00:03Z stderr F {long}\n2026-01-01T00:00:04Z stdout F next\n"
+        );
+        let options = LogOptions { source: LogSource::Stdout, ..LogOptions::default() };
+        let mut lines = LineSelection::new(options);
+        let pieces = file.as_bytes().chunks(1000).map(|piece| lines.of(piece));
+        assert!(pieces.collect::<Vec<_>>().concat() == format!("{long}end\nnext\n").as_bytes());
+    }
+
+    #[test]
+    fn a_line_begins_after_a_long_row_whose_rest_was_truncated() {
+        let mut lines = LineSelection::new(LogOptions::default());
+        let long = "x".repeat(ROW_BYTES_MAX);
+        let mut all = lines.of(format!("2026-01-01T00:00:01Z stdout F {long}").as_bytes());
+        lines.begin_anew();
+        all.extend(lines.of(b"2026-01-01T00:00:02Z stdout F next\n"));
+        assert!(all == format!("{long}\nnext\n").as_bytes(), "{}", all.len());
     }
 
     proptest! {
