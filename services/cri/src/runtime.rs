@@ -20,8 +20,8 @@ use headwater_edged::container::{LaunchSpec, WaitReason};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::pod_fields::Column;
 use headwater_edged::runtime::{
-    CommandOutput, Features, LogQuery, PodState, Rejection, Runtime, RuntimeError, SandboxState,
-    StatedFeatures, StatedHandler, StopRequest,
+    CommandBounds, CommandOutput, Features, LogQuery, PodState, Rejection, Runtime, RuntimeError,
+    SandboxState, StatedFeatures, StatedHandler, StopRequest,
 };
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::{Instant, timeout};
@@ -40,9 +40,6 @@ use crate::spec::{
     HostMachine, admit, allow, check, pod_resources, runtime_handler, sandbox_config,
 };
 use history::LatestRuns;
-
-/// The longest output of a command: a probe's message quotes its beginning.
-const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
 /// The features of Kubernetes that a node declares to have: an init container that ends is resized while it runs.
 const DECLARED: [&str; 1] = ["InPlacePodVerticalScalingInitContainers"];
@@ -552,24 +549,23 @@ impl Runtime for CriRuntime {
         pod: &PodUid,
         container: &str,
         command: &[String],
-        timeout: Duration,
+        bounds: CommandBounds,
     ) -> Result<CommandOutput, RuntimeError> {
         let container_id = self.running(pod, container)?;
-        let seconds = timeout.as_millis().div_ceil(1000).max(1);
+        let seconds = bounds.within.as_millis().div_ceil(1000).max(1);
         let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = ExecSyncRequest { container_id, cmd: command.to_vec(), timeout };
         match self.client().exec_sync(request).await {
             Ok(response) => {
                 let mut output = response.stdout;
                 output.extend(response.stderr);
-                output.truncate(OUTPUT_BYTES_MAX);
-                let output = String::from_utf8_lossy(&output).into_owned();
+                output.truncate(bounds.output_bytes_max);
                 Ok(CommandOutput { code: Some(response.exit_code), output })
             }
             Err(
                 CallError::TimedOut { .. }
                 | CallError::Failed { code: tonic::Code::DeadlineExceeded, .. },
-            ) => Ok(CommandOutput { code: None, output: String::new() }),
+            ) => Ok(CommandOutput { code: None, output: Vec::new() }),
             Err(error) if error.is_away() => Err(RuntimeError::Away { cause: error.to_string() }),
             Err(error) => Err(RuntimeError::Command {
                 container: container.to_owned(),

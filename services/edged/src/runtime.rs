@@ -193,7 +193,7 @@ pub trait Runtime: Send + Sync + 'static {
         request: StopRequest,
     ) -> Result<(), RuntimeError>;
 
-    /// Runs a command in a running container and collects its output, for probes and hooks.
+    /// Runs a command in a running container and collects its output.
     ///
     /// Supported if [`Features::commands`].
     async fn run(
@@ -201,9 +201,9 @@ pub trait Runtime: Send + Sync + 'static {
         pod: &PodUid,
         container: &str,
         command: &[String],
-        timeout: Duration,
+        bounds: CommandBounds,
     ) -> Result<CommandOutput, RuntimeError> {
-        let _ = (pod, container, command, timeout);
+        let _ = (pod, container, command, bounds);
         Err(RuntimeError::Unsupported { verb: "run a command in a container" })
     }
 
@@ -349,13 +349,32 @@ impl StopRequest {
     }
 }
 
+/// The bounds of a command in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandBounds {
+    /// The time that it has.
+    pub within: Duration,
+    /// The bytes that are kept of its output, or of each stream of it.
+    pub output_bytes_max: usize,
+}
+
+impl CommandBounds {
+    /// The output that is kept of a probe or hook, as under a kubelet: a message quotes its beginning.
+    pub const HANDLER_OUTPUT_BYTES_MAX: usize = 10 << 10;
+
+    /// The bounds of a probe or hook.
+    pub fn of_handler(within: Duration) -> Self {
+        Self { within, output_bytes_max: Self::HANDLER_OUTPUT_BYTES_MAX }
+    }
+}
+
 /// The result of a command in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutput {
     /// Its exit code; `None` if it did not end in time.
     pub code: Option<i32>,
-    /// The beginning of its output.
-    pub output: String,
+    /// The beginning of its output, which need not be text.
+    pub output: Vec<u8>,
 }
 
 /// The container and run whose log is wanted.

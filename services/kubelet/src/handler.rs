@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_edged::NodePods;
 use headwater_edged::pod::{PodUid, every_container};
-use headwater_edged::runtime::{RunState, RuntimeError, StreamAddress};
+use headwater_edged::runtime::{CommandBounds, RunState, RuntimeError, StreamAddress};
 use headwater_identity::{Certificate, PeerTrust};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -32,6 +32,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a command of `/run` may take.
 const RUN_WITHIN: Duration = Duration::from_mins(2);
+
+/// The most output of a command of `/run`: an answer of a container runtime has no more.
+const RUN_OUTPUT_BYTES_MAX: usize = 16 << 20;
 
 /// How long a client waits after a bound was reached.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
@@ -261,14 +264,15 @@ impl Kubelet {
         }
         self.container(&uid, &path.container)?;
         let runtime = self.0.pods.runtime();
-        let output = runtime.run(&uid, &path.container, &command, RUN_WITHIN).await;
+        let bounds = CommandBounds { within: RUN_WITHIN, output_bytes_max: RUN_OUTPUT_BYTES_MAX };
+        let output = runtime.run(&uid, &path.container, &command, bounds).await;
         let output = output.map_err(of_runtime)?;
         match output.code {
-            Some(0) => Ok(json(output.output.into_bytes())),
+            Some(0) => Ok(json(output.output)),
             Some(code) => Err(failed(format!(
                 "command {:?} exited with {code}: {}",
                 command.join(" "),
-                output.output
+                String::from_utf8_lossy(&output.output)
             ))),
             None => Err(failed(format!(
                 "command {:?} timed out after {} s",

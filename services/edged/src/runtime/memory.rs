@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
 use super::{
-    CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError, ImageUsage,
-    Images, LogQuery, MemoryUsage, NodeRuntime, PodState, PodUsage, ProcessUsage, PulledImage,
-    RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError, SandboxState,
-    StopRequest, Usage,
+    CommandBounds, CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError,
+    ImageUsage, Images, LogQuery, MemoryUsage, NodeRuntime, PodState, PodUsage, ProcessUsage,
+    PulledImage, RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError,
+    SandboxState, StopRequest, Usage,
 };
 use crate::container::LaunchSpec;
 use crate::container::cpu_set::CpuSet;
@@ -43,6 +43,8 @@ struct State {
     failing_resizes: usize,
     /// A pod has an address of either family.
     is_dual_stack: bool,
+    /// The output of every command.
+    command_output: Vec<u8>,
     /// The login without which the registry refuses a pull.
     login: Option<RegistryCredentials>,
     /// The images that cannot be removed.
@@ -143,6 +145,11 @@ impl MemoryRuntime {
     /// Gives pods an address of either family from here on.
     pub fn set_dual_stack(&self) {
         self.lock().is_dual_stack = true;
+    }
+
+    /// Gives every command this output.
+    pub fn set_command_output(&self, output: Vec<u8>) {
+        self.lock().command_output = output;
     }
 
     /// Gives the disk room for so many images. It has room for 1,000 at first.
@@ -319,10 +326,12 @@ impl Runtime for MemoryRuntime {
         pod: &PodUid,
         container: &str,
         _: &[String],
-        _: Duration,
+        bounds: CommandBounds,
     ) -> Result<CommandOutput, RuntimeError> {
         if self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running) {
-            Ok(CommandOutput { code: Some(0), output: String::new() })
+            let mut output = self.lock().command_output.clone();
+            output.truncate(bounds.output_bytes_max);
+            Ok(CommandOutput { code: Some(0), output })
         } else {
             Err(RuntimeError::NotRunning { container: container.to_owned() })
         }

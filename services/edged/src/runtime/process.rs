@@ -18,7 +18,9 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, StopRequest};
+use super::{
+    CommandBounds, CommandOutput, Features, LogQuery, PodState, Runtime, RuntimeError, StopRequest,
+};
 use crate::config::{ProcessConfig, Settings};
 use crate::container::claim::ClaimView;
 use crate::container::volume::Volume;
@@ -222,12 +224,12 @@ impl Runtime for ProcessRuntime {
         pod: &PodUid,
         container: &str,
         command: &[String],
-        timeout: Duration,
+        bounds: CommandBounds,
     ) -> Result<CommandOutput, RuntimeError> {
         let not_running = || RuntimeError::NotRunning { container: container.to_owned() };
         let entry = self.state.container(pod, container).ok_or_else(not_running)?;
         let dir = self.state.run_directory(pod, container, entry.attempt);
-        command::run(container, &dir, command, timeout).await
+        command::run(container, &dir, command, bounds).await
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {

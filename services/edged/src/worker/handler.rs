@@ -15,7 +15,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::http_get;
 use crate::pod::PodUid;
-use crate::runtime::{NodeRuntime, RuntimeError};
+use crate::runtime::{CommandBounds, NodeRuntime, RuntimeError};
 use headwater_telemetry::error_chain;
 
 /// The container that a hook or probe addresses.
@@ -121,7 +121,8 @@ impl Handler {
 }
 
 async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), HandlerError> {
-    let output = target.runtime.run(&target.pod, &target.container, command, timeout).await;
+    let bounds = CommandBounds::of_handler(timeout);
+    let output = target.runtime.run(&target.pod, &target.container, command, bounds).await;
     let output = output.map_err(|error| match &error {
         RuntimeError::Away { .. } | RuntimeError::NotRunning { .. } => {
             HandlerError::NotRun(error_chain(&error))
@@ -130,10 +131,12 @@ async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<
     })?;
     match output.code {
         Some(0) => Ok(()),
-        Some(code) => Err(HandlerError::Failed(match output.output.trim() {
-            "" => format!("command exited with {code}"),
-            text => format!("command exited with {code}: {text}"),
-        })),
+        Some(code) => {
+            Err(HandlerError::Failed(match String::from_utf8_lossy(&output.output).trim() {
+                "" => format!("command exited with {code}"),
+                text => format!("command exited with {code}: {text}"),
+            }))
+        }
         None => Err(HandlerError::Failed(format!("command did not end in {timeout:?}"))),
     }
 }

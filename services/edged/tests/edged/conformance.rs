@@ -12,7 +12,8 @@ use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::memory::MemoryRuntime;
 use headwater_edged::runtime::{
-    LogQuery, NodeRuntime, RunHistory, RunState, RuntimeError, SandboxState, StopRequest,
+    CommandBounds, LogQuery, NodeRuntime, RunHistory, RunState, RuntimeError, SandboxState,
+    StopRequest,
 };
 use headwater_edged::{NOTICES_MAX, ProcessConfig, RuntimeKind, Settings};
 use k8s_openapi::api::core::v1::Pod;
@@ -286,13 +287,14 @@ async fn commands_run_in_containers_if_the_features_have_it() {
             .await
             .expect("starts");
         let command = ["true".to_owned()];
-        let result = runtime.run(&uid, "main", &command, Duration::from_secs(10)).await;
+        let bounds = CommandBounds::of_handler(Duration::from_secs(10));
+        let result = runtime.run(&uid, "main", &command, bounds).await;
         match (runtime.features().commands, result) {
             (true, Ok(output)) => assert_eq!(output.code, Some(0), "{name}"),
             (false, Err(RuntimeError::Unsupported { .. })) => {}
             (_, result) => panic!("{name}: {result:?}"),
         }
-        let absent = runtime.run(&uid, "absent", &command, Duration::from_secs(10)).await;
+        let absent = runtime.run(&uid, "absent", &command, bounds).await;
         absent.map(drop).expect_err("no such container runs");
         runtime.stop(&uid, "main", StopRequest::KILL).await.expect("it runs");
         subject.ended("main").await;

@@ -8,7 +8,7 @@ use headwater_edged::container::credentials::Credentials;
 use headwater_edged::container::devices::ContainerDevices;
 use headwater_edged::container::termination::{StopSignal, TerminationMessage};
 use headwater_edged::pod::{PodRecord, PodUid};
-use headwater_edged::runtime::{NodeRuntime, RunState, RuntimeError, StopRequest};
+use headwater_edged::runtime::{CommandBounds, NodeRuntime, RunState, RuntimeError, StopRequest};
 use headwater_edged::{NOTICES_MAX, RuntimeKind};
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
@@ -87,22 +87,31 @@ async fn a_command_that_prints_more_than_is_kept_ends_as_it_would_anyway() {
     let runtime = open(&bench);
     start(&runtime, "exec sleep 1000").await;
     let run = async |script: &str| {
-        runtime.run(&record().uid, "main", &shell(script), TIMEOUT).await.expect("it runs")
+        let bounds = CommandBounds::of_handler(TIMEOUT);
+        runtime.run(&record().uid, "main", &shell(script), bounds).await.expect("it runs")
     };
     let long = run("head -c 1000000 /dev/zero | tr '\\0' x; echo oops >&2; exit 3").await;
     assert_eq!(long.code, Some(3), "no signal ended it");
     assert_eq!(long.output.len(), (10 << 10) + "oops\n".len());
     let short = run("echo $PASSWORD; pwd; umask").await;
     let root = bench.edged_dir().join("pods/u1/containers/main/rootfs");
-    assert_eq!(short.output, format!("correct horse\n{}\n0022\n", root.display()));
+    let expected = format!("correct horse\n{}\n0022\n", root.display());
+    assert_eq!(String::from_utf8_lossy(&short.output), expected);
     let killed = run("kill -9 $$").await;
     assert_eq!(killed.code, Some(137));
     // A process that it leaves behind keeps its output open, and delays nothing.
     let left = run("sleep 1000 & echo left").await;
-    assert_eq!((left.code, &*left.output), (Some(0), "left\n"));
+    assert_eq!((left.code, &*left.output), (Some(0), &b"left\n"[..]));
     let absent = ["/no/such/program".to_owned()];
-    let error = runtime.run(&record().uid, "main", &absent, TIMEOUT).await.expect_err("absent");
+    let bounds = CommandBounds::of_handler(TIMEOUT);
+    let error = runtime.run(&record().uid, "main", &absent, bounds).await.expect_err("absent");
     assert!(matches!(error, RuntimeError::Command { .. }), "{error:?}");
+    // A caller that wants all of it gets all of it, and what is no text as it is.
+    let bounds = CommandBounds { within: TIMEOUT, output_bytes_max: 1 << 20 };
+    let all = shell("head -c 1000000 /dev/zero; printf '\\377' >&2");
+    let all = runtime.run(&record().uid, "main", &all, bounds).await.expect("it runs");
+    let expected = [vec![0; 1_000_000], vec![0xff]].concat();
+    assert!((all.code, &all.output) == (Some(0), &expected), "{:?} {}", all.code, all.output.len());
     runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
 }
 
@@ -117,7 +126,8 @@ async fn a_command_ends_at_its_time_with_its_caller_and_with_its_container() {
 
     let mut time = Duration::from_millis(300);
     let slow = loop {
-        let slow = runtime.run(&uid, "main", &script("slow"), time).await;
+        let slow =
+            runtime.run(&uid, "main", &script("slow"), CommandBounds::of_handler(time)).await;
         assert_eq!(slow.expect("it runs").code, None);
         let written = std::fs::read_to_string(bench.path("slow")).unwrap_or_default();
         if written.ends_with('\n') {
@@ -129,15 +139,16 @@ async fn a_command_ends_at_its_time_with_its_caller_and_with_its_container() {
     };
     until("the end at its time", || (!is_alive(&slow)).then_some(())).await;
 
+    let bounds = CommandBounds::of_handler(TIMEOUT);
     let (command, file) = (script("dropped"), bench.path("dropped"));
     let dropped = tokio::select! {
-        _ = runtime.run(&uid, "main", &command, TIMEOUT) => panic!("it does not end"),
+        _ = runtime.run(&uid, "main", &command, bounds) => panic!("it does not end"),
         dropped = content(&file) => dropped,
     };
     until("the end with its caller", || (!is_alive(&dropped)).then_some(())).await;
 
     let command = script("last");
-    let (ended, last) = tokio::join!(runtime.run(&uid, "main", &command, TIMEOUT), async {
+    let (ended, last) = tokio::join!(runtime.run(&uid, "main", &command, bounds), async {
         let last = content(&bench.path("last")).await;
         runtime.stop(&uid, "main", StopRequest::KILL).await.expect("it runs");
         last

@@ -56,9 +56,10 @@ impl Bench {
         let node = "gw-1".parse().expect("a name");
         let config = EdgedConfig::new(node, socket, dir.path().join("edged"), RuntimeKind::Hollow);
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
-        let runtime: NodeRuntime = MemoryRuntime::new(notices)
-            .node_runtime()
-            .with_streams(Arc::new(OneAddress(echoing().await)));
+        let runtime = MemoryRuntime::new(notices);
+        runtime.set_command_output(command_output());
+        let runtime: NodeRuntime =
+            runtime.node_runtime().with_streams(Arc::new(OneAddress(echoing().await)));
         let edged = Edged::spawn_with(config, runtime, noticed).await.expect("it starts");
         edge.apply(&json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -86,12 +87,17 @@ impl Bench {
 
     /// All that comes back for these bytes.
     pub(crate) async fn send(&self, request: &[u8]) -> String {
+        String::from_utf8_lossy(&self.send_for_bytes(request).await).into_owned()
+    }
+
+    /// As [`Bench::send`].
+    pub(crate) async fn send_for_bytes(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect().await;
         // The server may close the connection before it has read the whole request.
         let _ = stream.write_all(request).await;
         let mut answer = Vec::new();
         let _ = timeout(WITHIN, stream.read_to_end(&mut answer)).await.expect("an end in time");
-        String::from_utf8_lossy(&answer).into_owned()
+        answer
     }
 
     pub(crate) async fn get(&self, path: &str) -> String {
@@ -108,6 +114,11 @@ impl Bench {
         assert!(head.to_ascii_lowercase().contains("upgrade: spdy/3.1"), "{head}");
         stream
     }
+}
+
+/// The output of each command in the pod: more than a probe keeps, and no text.
+pub(crate) fn command_output() -> Vec<u8> {
+    (0..=u8::MAX).cycle().take(1 << 20).collect()
 }
 
 /// The head of an answer; what follows stays unread.

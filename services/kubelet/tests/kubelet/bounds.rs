@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, WITHIN, head};
+use crate::bench::{Bench, WITHIN, command_output, head};
 
 /// Connections and the requests of each: ten thousand together.
 const CLIENTS: usize = 20;
@@ -44,6 +44,16 @@ async fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
         assert!(is_refused || answer.is_empty() && request.len() > 1 << 20, "{start:?}: {answer}");
     }
     assert!(bench.get("/healthz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_output_of_a_command_is_whole_and_as_it_is() {
+    let bench = Bench::start(KubeletLimits::default(), Door::Loopback).await;
+    let request = "POST /run/shop/web/main?cmd=dump HTTP/1.1\r\nhost: localhost\r\n\
+                   connection: close\r\ncontent-length: 0\r\n\r\n";
+    let answer = bench.send_for_bytes(request.as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", answer.len());
+    assert!(answer.ends_with(&command_output()), "{}", answer.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use super::reaper::Reaper;
 use super::stage::LaunchOrder;
+use crate::runtime::CommandBounds;
 use crate::runtime::process::run_spec::Place;
-
-/// The output that is kept of each stream of a command, as under a kubelet.
-const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
 /// The longest request: the arguments of a process have 2 MiB, and JSON escapes some.
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
@@ -40,6 +40,9 @@ pub(crate) struct CommandRequest {
     pub(crate) argv: Vec<String>,
     /// The time that it has.
     pub(crate) timeout_ms: u64,
+    /// The bytes that are kept of each stream of its output; `None`: a pod worker of an earlier version asks.
+    #[serde(default)]
+    pub(crate) output_bytes_max: Option<usize>,
 }
 
 /// The end of a command.
@@ -47,8 +50,12 @@ pub(crate) struct CommandRequest {
 pub(crate) struct CommandReply {
     /// Its exit code; `None` if it did not end in time.
     pub(crate) code: Option<i32>,
-    /// The beginning of its output.
+    /// The beginning of its output, for a pod worker of an earlier version.
+    #[serde(default)]
     pub(crate) output: String,
+    /// The same in base64, for the others.
+    #[serde(default)]
+    pub(crate) encoded: Option<String>,
     /// Why it did not start.
     pub(crate) error: Option<String>,
 }
@@ -109,6 +116,7 @@ fn answer(stream: &UnixStream, place: &Place, reaper: &Reaper) -> Option<Command
 struct Output {
     file: Option<File>,
     kept: Vec<u8>,
+    bytes_max: usize,
 }
 
 fn run(
@@ -126,9 +134,10 @@ fn run(
     };
     let (mut child, mut ended) = reaper.start(&order)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let bytes_max = request.output_bytes_max.unwrap_or(CommandBounds::HANDLER_OUTPUT_BYTES_MAX);
     let mut outputs = [
-        Output::of(child.stdout.take().map(OwnedFd::from)),
-        Output::of(child.stderr.take().map(OwnedFd::from)),
+        Output::of(child.stdout.take().map(OwnedFd::from), bytes_max),
+        Output::of(child.stderr.take().map(OwnedFd::from), bytes_max),
     ];
     let (mut code, mut late_reads) = (None, 0);
     loop {
@@ -167,13 +176,16 @@ fn run(
     }
     let [mut output, errors] = outputs.map(|output| output.kept);
     output.extend(errors);
-    let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Some(CommandReply { code, output, error: None }))
+    let reply = CommandReply { code, ..CommandReply::default() };
+    Ok(Some(match request.output_bytes_max {
+        Some(_) => CommandReply { encoded: Some(STANDARD.encode(output)), ..reply },
+        None => CommandReply { output: String::from_utf8_lossy(&output).into_owned(), ..reply },
+    }))
 }
 
 impl Output {
-    fn of(file: Option<OwnedFd>) -> Self {
-        Self { file: file.map(File::from), kept: Vec::new() }
+    fn of(file: Option<OwnedFd>, bytes_max: usize) -> Self {
+        Self { file: file.map(File::from), kept: Vec::new(), bytes_max }
     }
 
     /// Reads what is there. What is not kept is read all the same: a command whose pipe is full or
@@ -183,7 +195,7 @@ impl Output {
         let Some(file) = &mut self.file else { return };
         match file.read(&mut chunk) {
             Ok(bytes @ 1..) => {
-                let room = OUTPUT_BYTES_MAX - self.kept.len();
+                let room = self.bytes_max - self.kept.len();
                 self.kept.extend_from_slice(&chunk[..bytes.min(room)]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
