@@ -96,7 +96,8 @@ const LOOK_WITHIN: Duration = Duration::from_mins(10);
 pub struct ManifestSettings {
     /// The folder.
     pub folder: PathBuf,
-    /// Go on when every manifest is gone at once, or the folder is on another device.
+    /// Go on when every manifest is gone at once, or the folder is on another device. What lies in a folder that
+    /// cannot be looked into stays all the same: nothing says that it is gone.
     pub allow_empty: bool,
     /// Refuse documents that a cluster would not accept: unknown fields, a selector that does not
     /// match its template, an unknown kind with the name of a replicated one, a key twice. Otherwise
@@ -397,7 +398,7 @@ pub enum ManifestError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Every manifest is gone at once, as in an unmounted or half-copied folder.
+    /// Every manifest that could be seen is gone at once, as in an unmounted or half-copied folder.
     #[error(
         "every manifest under {folder} is gone, and {objects} objects with them: nothing was \
          removed. They are followed again when the files are back. If the removal is meant, start \

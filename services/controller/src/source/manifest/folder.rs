@@ -2,7 +2,8 @@
 //!
 //! Pure but for its arguments: the scan, the nodes, what was published, and identities (UIDs and
 //! times), and what the nodes report of pods. A file that does not read leaves what it described before in place; so does a folder
-//! that cannot be looked into, and a mount that is gone, also at the first look after a restart.
+//! that cannot be looked into, and a mount that is gone, also at the first look after a restart. A folder in which no
+//! manifest can be read any more is taken for an accident, whatever is hidden beside it.
 //! Looking twice at the same files says nothing.
 
 mod file;
@@ -25,7 +26,7 @@ use super::description::{
     DescribedObject, Description, Members, RolloutInputs, describe, workload_of,
 };
 use super::entry::SharedContent;
-use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
+use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, manifest_of};
 use super::scan::Scan;
 use super::validation::Validation;
 use crate::packed::{PackedPayload, PayloadPacker};
@@ -183,9 +184,11 @@ impl Folder {
             let lacking = |mount: &Path| published_files.lacking(&scan, mount);
             self.mounts.learn(published, is_takeover, lacking);
         }
-        self.refuse_what_looks_like_an_accident(&scan, published, is_compared)?;
-        self.device = Some(scan.device);
+        self.refuse_another_place(&scan)?;
         self.hide_missing_mounts(&mut scan);
+        self.refuse_emptied(&scan, is_compared.then_some(&published_files))?;
+        self.device = Some(scan.device);
+        self.mounts.update(&scan, &scan.unreadable_folders);
         let is_changed = self.take_files(&scan, &published_files) || self.nodes != *nodes;
         self.skipped = scan.skipped;
         let is_due = !self.waiting.is_empty()
@@ -261,12 +264,7 @@ impl Folder {
         members
     }
 
-    fn refuse_what_looks_like_an_accident(
-        &self,
-        scan: &Scan,
-        published: &dyn PublishedObjects,
-        is_compared: bool,
-    ) -> Result<(), ManifestError> {
+    fn refuse_another_place(&self, scan: &Scan) -> Result<(), ManifestError> {
         if self.allow_empty {
             return Ok(());
         }
@@ -276,18 +274,41 @@ impl Folder {
         if self.device.is_some_and(|device| device != scan.device) {
             return Err(ManifestError::OtherDevice { folder: self.name.clone() });
         }
-        if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
+        Ok(())
+    }
+
+    /// Refuses a scan without any manifest that can be read, if objects would go. A hidden folder, or a link
+    /// that leads nowhere, keeps its own objects and says nothing about those of other files. `published`: the
+    /// objects are those that are published, not those that were sent.
+    fn refuse_emptied(
+        &self,
+        scan: &Scan,
+        published: Option<&PublishedFiles<'_>>,
+    ) -> Result<(), ManifestError> {
+        if self.allow_empty || scan.has_readable_manifest() {
             return Ok(());
         }
-        let objects = if is_compared { described(published) } else { self.objects.len() };
+        let is_gone = |path: &Path| !scan.files.contains_key(path) && !scan.is_hidden(path);
+        let objects = match published {
+            Some(published) => published.count(is_gone),
+            None => self.count(is_gone),
+        };
         if objects > 0 {
             return Err(ManifestError::Emptied { folder: self.name.clone(), objects });
         }
         Ok(())
     }
 
+    /// How many of the objects that were sent come from the files that `selects` selects.
+    fn count(&self, selects: impl Fn(&Path) -> bool) -> usize {
+        let is_selected = |object: &&SentObject| {
+            manifest_of(&object.payload.value()).is_some_and(|file| selects(Path::new(file)))
+        };
+        self.objects.values().filter(is_selected).count()
+    }
+
     /// Lets the manifests of mounts that are gone be hidden, whatever lies in their place.
-    fn hide_missing_mounts(&mut self, scan: &mut Scan) {
+    fn hide_missing_mounts(&self, scan: &mut Scan) {
         let mut missing = if self.allow_empty { Vec::new() } else { self.mounts.missing(scan) };
         // The folder itself was looked at: see `ManifestError::Unmounted`.
         missing.retain(|mount| mount != Path::new(""));
@@ -301,14 +322,12 @@ impl Folder {
                 .to_owned(),
         }));
         scan.unreadable_folders.extend(missing);
-        self.mounts.update(scan, &scan.unreadable_folders);
     }
 
     /// Reads the files that changed. Returns whether any did.
     fn take_files(&mut self, scan: &Scan, published: &PublishedFiles<'_>) -> bool {
         let mut is_changed = false;
-        let is_hidden =
-            |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
+        let is_hidden = |path: &Path| scan.is_hidden(path);
         let is_compared = self.is_first_look || published.is_takeover();
         if is_compared && !scan.unreadable_folders.is_empty() {
             let known = self.files.keys().map(PathBuf::as_path);
@@ -485,15 +504,6 @@ fn members_of<'k>(
 fn add_member(members: &mut Members, pod: &ResourceKey, workload: Arc<str>) {
     let namespace = pod.namespace().unwrap_or_default().to_owned();
     members.entry((namespace, workload)).or_default().push(pod.clone());
-}
-
-/// How many objects an earlier run published from manifests.
-fn described(published: &dyn PublishedObjects) -> usize {
-    let is_described = |key: &ResourceKey| {
-        let object = published.get(key).map(|object| object.value());
-        object.is_some_and(|object| is_from_manifest(&object))
-    };
-    published.keys().iter().filter(|key| is_described(key)).count()
 }
 
 /// The content of an object without its identity: equal content and past make the same object.

@@ -20,6 +20,11 @@ pub(crate) fn is_from_manifest(object: &Value) -> bool {
     !object["metadata"]["annotations"][MANIFEST_ANNOTATION].is_null()
 }
 
+/// The path of the manifest that describes `object`, relative to the folder.
+pub(super) fn manifest_of(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str()
+}
+
 /// Removes the annotations, as of an object that was copied out of Headwater.
 pub(crate) fn remove_origin(object: &mut Value) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);

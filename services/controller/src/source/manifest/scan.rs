@@ -60,6 +60,21 @@ pub struct Scan {
     pub skipped: Vec<Notice>,
 }
 
+impl Scan {
+    /// Whether a path lies in a folder that cannot be looked into just now.
+    pub(super) fn is_hidden(&self, path: &Path) -> bool {
+        self.unreadable_folders.iter().any(|folder| path.starts_with(folder))
+    }
+
+    /// Whether any manifest has a text. One that cannot be read and one that is empty, as some editors leave it
+    /// for a moment, say nothing.
+    pub(super) fn has_readable_manifest(&self) -> bool {
+        self.files.iter().any(|(path, text)| {
+            text.as_ref().is_ok_and(|text| !text.trim().is_empty()) && !self.is_hidden(path)
+        })
+    }
+}
+
 /// Looks at every manifest under `folder`.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use headwater_event::ResourceKey;
 use super::members_of;
 use crate::source::PublishedObjects;
 use crate::source::manifest::entry::{Content, Entries, Entry, EntryId, SharedContent};
-use crate::source::manifest::origin::MANIFEST_ANNOTATION;
+use crate::source::manifest::origin::manifest_of;
 use crate::source::manifest::parse::Finding;
 use crate::source::manifest::scan::Scan;
 use crate::source::manifest::validation::Validation;
@@ -113,6 +113,12 @@ impl<'a> PublishedFiles<'a> {
         self.keys().keys().map(PathBuf::as_path)
     }
 
+    /// How many objects are published from the files that `selects` selects.
+    pub(super) fn count(&self, selects: impl Fn(&Path) -> bool) -> usize {
+        let selected = self.keys().iter().filter(|(path, _)| selects(path));
+        selected.map(|(_, keys)| keys.len()).sum()
+    }
+
     /// The files below `folder` that something is published from and that a scan does not find.
     pub(super) fn lacking(&self, scan: &Scan, folder: &Path) -> BTreeSet<PathBuf> {
         let paths = self.paths().filter(|path| path.starts_with(folder));
@@ -163,9 +169,7 @@ impl<'a> PublishedFiles<'a> {
             let mut keys: BTreeMap<PathBuf, Vec<ResourceKey>> = BTreeMap::new();
             for key in self.published.keys() {
                 let object = self.published.get(&key).map(|object| object.value());
-                let object = object.unwrap_or_default();
-                if let Some(file) = object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str()
-                {
+                if let Some(file) = object.as_ref().and_then(manifest_of) {
                     keys.entry(file.into()).or_default().push(key);
                 }
             }

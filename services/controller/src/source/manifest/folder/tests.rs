@@ -1,5 +1,6 @@
 //! One scan after another: the notices, what stays in place, and what stops the source.
 
+mod accidents;
 mod rollouts;
 mod takeovers;
 
@@ -438,23 +439,6 @@ fn a_pod_that_a_workload_would_make_too_stays() {
     let outcome = story.update();
     assert_eq!(outcome.events.len(), 3);
     assert!(outcome.notices[0].contains("StatefulSet default/s is described already in p.json:1"));
-}
-
-#[test]
-fn all_files_gone_change_nothing_unless_that_is_meant() {
-    let mut story = Story::new();
-    story.write("c.yaml", config_map("c", "1"));
-    story.update();
-    story.scan.clear();
-    assert!(matches!(story.try_update(), Err(ManifestError::Emptied { objects: 1, .. })));
-    story.restart();
-    assert!(
-        matches!(story.try_update(), Err(ManifestError::Emptied { objects: 1, .. })),
-        "also at a restart"
-    );
-    story.folder = Folder::new("manifests", true);
-    assert_eq!(story.update().events, ["init", "done"]);
-    assert!(story.published.is_empty());
 }
 
 #[test]
