@@ -11,6 +11,8 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
 use super::data_directory::{data_directory_of, is_data_directory};
 use crate::source::{Notice, NoticeKind};
 
@@ -49,7 +51,8 @@ pub struct Scan {
     pub device: u64,
     /// The text of each manifest, by its path in the folder, or why it cannot be read.
     pub files: BTreeMap<PathBuf, Result<String, String>>,
-    /// Folders on another device than the folder that they lie in, and their device. The folder itself has an empty path.
+    /// Folders on another device than the folder that they lie in, and other roots of mounts, with their device. The
+    /// folder itself has an empty path.
     pub mounts: BTreeMap<PathBuf, u64>,
     /// Folders that cannot be looked into just now; what was found in them is not gone. A path whose
     /// type cannot be found out counts as one.
@@ -85,14 +88,9 @@ pub fn scan(folder: &Path, limits: &ScanLimits) -> io::Result<Scan> {
         let what = format!("it lies in the data directory {}: name another one", data.display());
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
-    let mut walk = Walk {
-        root: folder,
-        limits,
-        scan: Scan { device: metadata.dev(), ..Scan::default() },
-        entered: BTreeSet::new(),
-        total_bytes: 0,
-    };
-    if fs::metadata(folder.join("..")).is_ok_and(|above| above.dev() != metadata.dev()) {
+    let mut walk = Walk::new(folder, limits, metadata.dev());
+    let is_other = |above: Metadata| above.dev() != metadata.dev();
+    if is_mount_root(folder) || fs::metadata(folder.join("..")).is_ok_and(is_other) {
         walk.scan.mounts.insert(PathBuf::new(), metadata.dev());
     }
     walk.enter(Path::new(""), &metadata, 0)?;
@@ -108,7 +106,12 @@ struct Walk<'a> {
     total_bytes: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(root: &'a Path, limits: &'a ScanLimits, device: u64) -> Self {
+        let scan = Scan { device, ..Scan::default() };
+        Self { root, limits, scan, entered: BTreeSet::new(), total_bytes: 0 }
+    }
+
     fn enter(&mut self, folder: &Path, metadata: &Metadata, depth: usize) -> io::Result<()> {
         if !self.entered.insert((metadata.dev(), metadata.ino())) {
             self.skip(folder, "a link to a folder that is looked into already");
@@ -142,7 +145,7 @@ impl Walk<'_> {
     fn visit(&mut self, path: PathBuf, parent: u64, depth: usize) {
         match fs::metadata(self.root.join(&path)) {
             Ok(metadata) if metadata.is_dir() => {
-                if metadata.dev() != parent {
+                if metadata.dev() != parent || is_mount_root(&self.root.join(&path)) {
                     self.scan.mounts.insert(path.clone(), metadata.dev());
                 }
                 if let Err(error) = self.enter(&path, &metadata, depth + 1) {
@@ -152,21 +155,19 @@ impl Walk<'_> {
             Ok(_) if !is_manifest(&path) => {}
             Ok(metadata) if metadata.is_file() => self.read(path),
             Ok(_) => self.skip(&path, "not a plain file (a pipe, socket or device)"),
-            // The link's target may come back: it is a manifest or a folder of them.
-            Err(error) if error.kind() != ErrorKind::NotFound || self.is_link(&path) => {
+            Err(error) if self.has_left(&path, &error) => {}
+            Err(error) => {
                 if is_manifest(&path) {
                     self.scan.files.insert(path.clone(), Err(format!("cannot be read: {error}")));
                 }
                 // A folder, too, may have the name of a manifest.
                 self.hide(path, &error);
             }
-            // It left during the scan.
-            Err(_) => {}
         }
     }
 
     fn cannot_enter(&mut self, folder: PathBuf, error: &io::Error) {
-        if error.kind() != ErrorKind::NotFound {
+        if !self.has_left(&folder, error) {
             self.hide(folder, error);
         }
     }
@@ -180,8 +181,14 @@ impl Walk<'_> {
         self.scan.unreadable_folders.push(folder);
     }
 
-    fn is_link(&self, path: &Path) -> bool {
-        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
+    /// Whether `error` says that a path has left the folder during the scan. The target of a link may come back,
+    /// whichever call has missed it: the link, or what lies behind one, has not left.
+    fn has_left(&self, path: &Path, error: &io::Error) -> bool {
+        let is_link = |path: &Path| {
+            fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
+        };
+        let mut names = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+        error.kind() == ErrorKind::NotFound && !names.any(is_link)
     }
 
     fn read(&mut self, path: PathBuf) {
@@ -194,7 +201,7 @@ impl Walk<'_> {
             Ok(text) => {
                 self.scan.files.insert(path, text);
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if self.has_left(&path, &error) => {}
             Err(error) => {
                 self.scan.files.insert(path, Err(format!("cannot be read: {error}")));
             }
@@ -232,6 +239,13 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a folder is the root of a mount. A bind mount may have the device of the folder that it lies in. A kernel
+/// before 5.8 does not know.
+fn is_mount_root(folder: &Path) -> bool {
+    let stat = statx(CWD, folder, AtFlags::empty(), StatxFlags::empty());
+    stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
 /// Whether a file is a manifest by its name.
 fn is_manifest(path: &Path) -> bool {
     path.extension().and_then(|extension| extension.to_str()).is_some_and(|extension| {
@@ -243,7 +257,17 @@ fn is_manifest(path: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    use nix::sched::{CloneFlags, unshare};
+    use nix::unistd::{Uid, geteuid, setfsuid};
+
     use super::*;
+
+    /// A user without any file of a test.
+    const NOBODY: Uid = Uid::from_raw(65_534);
+
+    /// No device, kind or options of a mount.
+    const NONE: Option<&str> = None;
 
     fn folder() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary folder")
@@ -373,11 +397,95 @@ mod tests {
         write(&folder, "locked/a.yaml", "a: 1");
         let locked = folder.path().join("locked");
         fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).expect("locked");
-        if fs::read_dir(&locked).is_ok() {
-            eprintln!("skipped: this user may enter every folder");
+        let scan = as_no_root(&folder, || look(&folder));
+        assert_eq!(scan.unreadable_folders, [PathBuf::from("locked")]);
+        assert!(scan.skipped[0].to_string().starts_with("locked: cannot be looked into"));
+    }
+
+    /// Runs `look` on a thread that has not the rights of root over files.
+    fn as_no_root<T: Send>(folder: &tempfile::TempDir, look: impl FnOnce() -> T + Send) -> T {
+        if !geteuid().is_root() {
+            return look();
+        }
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.path(), open).expect("open to all");
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                // Of this thread alone, which ends with it.
+                setfsuid(NOBODY);
+                look()
+            });
+            looking.join().expect("it looks")
+        })
+    }
+
+    #[test]
+    fn a_link_whose_target_goes_after_it_was_looked_at_has_not_left() {
+        let folder = folder();
+        write(&folder, "plain/a.yaml", "a: 1");
+        symlink("nowhere", folder.path().join("link.yaml")).expect("linked");
+        symlink("nowhere", folder.path().join("linked")).expect("linked");
+        let limits = ScanLimits::default();
+        let mut walk = Walk::new(folder.path(), &limits, 0);
+        for path in ["link.yaml", "linked/b.yaml", "plain/gone.yaml"] {
+            walk.read(path.into());
+        }
+        assert_eq!(paths(&walk.scan), ["link.yaml", "linked/b.yaml"]);
+        assert!(walk.scan.files.values().all(Result::is_err), "{:?}", walk.scan.files);
+        let gone = io::Error::from(ErrorKind::NotFound);
+        for path in ["linked", "linked/inner", "plain/inner"] {
+            walk.cannot_enter(path.into(), &gone);
+        }
+        let hidden = ["linked", "linked/inner"].map(PathBuf::from);
+        assert_eq!(walk.scan.unreadable_folders, hidden);
+        walk.visit("linked/c.yaml".into(), 0, 0);
+        assert!(walk.scan.files[Path::new("linked/c.yaml")].is_err());
+        walk.visit("plain/c.yaml".into(), 0, 0);
+        assert_eq!(walk.scan.files.len(), 3, "it has left");
+    }
+
+    /// Runs a test on a thread with mounts of its own, which end with it; not without root.
+    fn in_own_mounts(test: impl FnOnce(&tempfile::TempDir) + Send) {
+        if !geteuid().is_root() {
+            assert!(std::env::var_os("CI").is_none(), "CI must have the rights of root");
+            eprintln!("NOT RUN: mounts need the rights of root");
             return;
         }
-        let scan = look(&folder);
-        assert_eq!(scan.unreadable_folders, [PathBuf::from("locked")]);
+        std::thread::scope(|scope| {
+            let testing = scope.spawn(|| {
+                unshare(CloneFlags::CLONE_NEWNS).expect("mounts of its own");
+                let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+                mount(NONE, "/", NONE, private, NONE).expect("mounts that are not shared");
+                test(&folder());
+            });
+            testing.join().expect("it holds");
+        });
+    }
+
+    fn bind(from: &Path, to: &Path) {
+        mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE).expect("bound");
+    }
+
+    #[test]
+    fn a_bind_mount_of_the_same_file_system_is_a_mount() {
+        in_own_mounts(|folder| {
+            write(folder, "source/a.yaml", "a: 1");
+            write(folder, "manifests/b.yaml", "a: 1");
+            let (root, source) = (folder.path().join("manifests"), folder.path().join("source"));
+            let place = root.join("bound");
+            fs::create_dir(&place).expect("created");
+            let mounts = || {
+                let scan = scan(&root, &ScanLimits::default()).expect("readable");
+                scan.mounts.into_keys().collect::<Vec<_>>()
+            };
+            assert_eq!(mounts(), [PathBuf::new(); 0]);
+            bind(&source, &place);
+            assert_eq!(fs::metadata(&place).expect("there").dev(), look(folder).device);
+            assert_eq!(mounts(), [PathBuf::from("bound")]);
+            umount2(&place, MntFlags::MNT_DETACH).expect("unmounted");
+            bind(&source, &root);
+            assert_eq!(mounts(), [PathBuf::new()], "the folder itself");
+            umount2(&root, MntFlags::MNT_DETACH).expect("unmounted");
+        });
     }
 }
