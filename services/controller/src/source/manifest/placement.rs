@@ -5,7 +5,9 @@
 //! the node with the fewest pods among those that fit and have their ports free. Nothing else ever
 //! moves a pod.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::host_ports::{HostPort, are_taken};
@@ -46,6 +48,17 @@ impl NodeLoad {
     }
 }
 
+/// The nodes that fit pods which ask for the same, ports included, by load. A load only grows while pods are placed:
+/// one that has grown since it was noted is put right when it comes first, and a node whose ports are taken never
+/// comes back.
+struct NodeQueue {
+    /// The pods of each node when it was noted, and its place.
+    noted: BinaryHeap<Reverse<(usize, usize)>>,
+    /// How many nodes were looked at, so that a test can measure the cost of a pod.
+    #[cfg(test)]
+    visits: usize,
+}
+
 /// Assigns each floating pod, given in the order of keys, to a node; a pod that fits nowhere is
 /// left out. `named` counts the pods that name their node.
 pub(crate) fn place(
@@ -77,16 +90,47 @@ pub(crate) fn place(
     }
     homeless.sort_by_key(|pod| pod.key);
     // Most pods ask for the same as others, and a thousand nodes are looked through once for all.
-    let mut fitting = HashMap::new();
+    let mut queues = HashMap::new();
     for pod in homeless {
-        let fitting = fitting.entry(NodeTraits::asked_by(&pod.pod)).or_insert_with(|| {
-            (0..nodes.len()).filter(|at| nodes[*at].fits(&pod.pod)).collect::<Vec<_>>()
+        let ports: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
+        let queue = queues.entry((NodeTraits::asked_by(&pod.pod), ports)).or_insert_with(|| {
+            NodeQueue::new((0..nodes.len()).filter(|at| nodes[*at].fits(&pod.pod)))
         });
-        let free = fitting.iter().copied().filter(|at| loads[*at].is_free(&pod.ports));
-        let Some(at) = free.min_by_key(|at| loads[*at].pods) else { continue };
+        let Some(at) = queue.first(&loads, &pod.ports) else { continue };
         put(pod, at, &mut loads);
     }
     placed
+}
+
+impl NodeQueue {
+    fn new(nodes: impl Iterator<Item = usize>) -> Self {
+        let noted = nodes.map(|at| Reverse((0, at))).collect();
+        Self {
+            noted,
+            #[cfg(test)]
+            visits: 0,
+        }
+    }
+
+    /// The node with the fewest pods, the first one of several, among those that have `ports` free.
+    fn first(&mut self, loads: &[NodeLoad], ports: &[HostPort]) -> Option<usize> {
+        loop {
+            let mut least = self.noted.peek_mut()?;
+            #[cfg(test)]
+            {
+                self.visits += 1;
+            }
+            let Reverse((pods, at)) = *least;
+            let load = &loads[at];
+            if pods < load.pods {
+                *least = Reverse((load.pods, at));
+            } else if load.is_free(ports) {
+                return Some(at);
+            } else {
+                PeekMut::pop(least);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +181,76 @@ mod tests {
         let named = BTreeMap::from([("a".parse().expect("ok"), load)]);
         let placed = place(&pods, &nodes(&["a", "b", "c"]), &named);
         assert_eq!(loads(&placed), BTreeMap::from([("a", 1), ("b", 3), ("c", 3)]));
+    }
+
+    #[test]
+    fn a_pod_costs_as_many_looks_among_a_thousand_nodes_as_among_ten() {
+        let looks = |nodes: usize, pods: usize| {
+            let mut loads = vec![NodeLoad::default(); nodes];
+            let mut queue = NodeQueue::new(0..nodes);
+            for _ in 0..pods {
+                let at = queue.first(&loads, &[]).expect("a node");
+                loads[at].add(&[]);
+            }
+            queue.visits
+        };
+        let (few, many) = (looks(10, 5_000), looks(1_000, 5_000));
+        assert!(many <= 2 * few && many <= 2 * 5_000, "{few}, {many}");
+    }
+
+    /// The node of each pod, found by a look at every node.
+    fn by_every_node(
+        pods: &[Floating<'_>],
+        nodes: &BTreeMap<NodeName, NodeTraits>,
+        named: &BTreeMap<NodeName, NodeLoad>,
+    ) -> BTreeMap<ResourceKey, NodeName> {
+        let mut loads: Vec<NodeLoad> =
+            nodes.keys().map(|name| named.get(name).cloned().unwrap_or_default()).collect();
+        let nodes: Vec<&NodeTraits> = nodes.values().collect();
+        let mut placed = BTreeMap::new();
+        for pod in pods {
+            let fits = |at: &usize| nodes[*at].fits(&pod.pod) && loads[*at].is_free(&pod.ports);
+            let fitting = (0..nodes.len()).filter(fits);
+            let Some(at) = fitting.min_by_key(|at| loads[*at].pods) else { continue };
+            loads[at].add(&pod.ports);
+            placed.insert(pod.key.clone(), nodes[at].name.clone());
+        }
+        placed
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn each_pod_goes_where_a_look_at_every_node_puts_it(
+            asks in proptest::collection::vec((0..4_usize, 0..4_u16), 1..60),
+            loaded in proptest::collection::vec(0..5_usize, 4),
+        ) {
+            let names = ["a", "b", "c", "d"];
+            let mut keys = keys(asks.len());
+            keys.sort();
+            let pods: Vec<_> = asks.iter().zip(&keys).map(|((node, port), key)| {
+                let selector = match names.get(*node).filter(|name| **name != "d") {
+                    Some(name) => json!({"kubernetes.io/hostname": name}),
+                    None => json!({}),
+                };
+                let ports = match port {
+                    0 => json!([]),
+                    port => json!([{"containerPort": 1, "hostPort": port}]),
+                };
+                let containers = json!([{"name": "c", "ports": ports}]);
+                let pod = json!({"spec": {"nodeSelector": selector, "containers": containers}});
+                floating(key, &pod, None, false)
+            }).collect();
+            let named = names.iter().zip(loaded).map(|(name, pods)| {
+                let mut load = NodeLoad::default();
+                (0..pods).for_each(|_| load.add(&[]));
+                (name.parse().expect("ok"), load)
+            }).collect();
+            let nodes = nodes(&names);
+            proptest::prop_assert_eq!(
+                place(&pods, &nodes, &named),
+                by_every_node(&pods, &nodes, &named)
+            );
+        }
     }
 
     #[test]
