@@ -49,6 +49,7 @@ mod workload;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch as value_watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use self::blocking_job::{BlockingJob, JobError};
@@ -69,7 +70,7 @@ use self::rollout_watch::{Decision, RolloutWatch};
 use self::watch::FolderWatch;
 use super::{
     Notice, NoticeKind, PublishedMap, PublishedReader, Source, SourceContext, SourceError,
-    SourceEvent, SourceKind, SourceState, Takeover, UidAssignment, read_published,
+    SourceEvent, SourceKind, SourceState, SourceStateSender, Takeover, UidAssignment, read_published,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -90,6 +91,11 @@ pub const RESCAN_DEFAULT: Duration = Duration::from_secs(30);
 /// The time limit of a look at the files. The largest folder takes minutes on a slow network; a network file system whose
 /// server is away does not respond at all.
 const LOOK_WITHIN: Duration = Duration::from_mins(10);
+
+/// A look that takes longer, and twice as long as the look before, leaves the source lost until it ends: its folder may
+/// be on a network file system whose server is away, and a standby may see it. The largest folder of a local disk takes
+/// seconds.
+const LOOK_USUAL: Duration = Duration::from_mins(1);
 
 /// What a manifest folder needs to know.
 #[derive(Clone, Debug)]
@@ -170,6 +176,25 @@ impl ManifestFolder {
         }
     }
 
+    /// Waits for a look, and reports the source as failed to `states` while it takes longer than `usual`. Returns
+    /// whether it did.
+    async fn report_late<T>(
+        &self,
+        look: impl Future<Output = T>,
+        usual: Duration,
+        states: Option<&SourceStateSender>,
+    ) -> (T, bool) {
+        let mut look = pin!(look);
+        let Some(states) = states else { return (look.await, false) };
+        if let Ok(ended) = timeout(usual, &mut look).await {
+            return (ended, false);
+        }
+        let error = ManifestError::Overdue { folder: self.name(), within: usual }.into();
+        states.count_failure(&error);
+        states.fail_for_now(&error, RETRY_INTERVAL);
+        (look.await, true)
+    }
+
     /// A watch that was started. Where that was not possible, it sees nothing.
     fn watched(&self, started: Result<FolderWatch, String>) -> WatchedFolder {
         match started {
@@ -223,6 +248,7 @@ impl Source for ManifestFolder {
         rescan.reset();
         let mut rollouts = RolloutWatch::new(&context.workloads);
         let mut has_listed = false;
+        let mut look_before = Duration::ZERO;
         // What an earlier run published, from the first look until one is in order.
         let mut earlier = OnceCell::new();
         let mut recovery: Option<Recovery> = None;
@@ -230,11 +256,18 @@ impl Source for ManifestFolder {
         loop {
             // After an accident the folder may be another one under the same name.
             let renews_watch = !has_listed || recovery.is_some();
+            let mut was_late = false;
             let scan = if is_scan {
+                let began = Instant::now();
                 let look = self.look(&mut looks, renews_watch);
-                let Some((scan, renewed)) = context.stop.run_until_cancelled(look).await else {
+                let usual = LOOK_USUAL.max(2 * look_before);
+                let look = self.report_late(look, usual, has_listed.then_some(&context.states));
+                let Some(((scan, renewed), is_late)) =
+                    context.stop.run_until_cancelled(look).await
+                else {
                     return Ok(());
                 };
+                (was_late, look_before) = (is_late, began.elapsed());
                 if let Some(renewed) = renewed {
                     let before = std::mem::replace(&mut watched, renewed).trouble;
                     let new = watched.trouble.iter().filter(|now| before.as_ref() != Some(now));
@@ -324,8 +357,11 @@ impl Source for ManifestFolder {
                     context.states.fail_for_now(&error, RETRY_INTERVAL);
                 }
                 Look::Taken => {
-                    if recovery.take().is_some() {
+                    let is_recovered = recovery.take().is_some();
+                    if is_recovered || was_late {
                         context.states.set("", SourceState::Following);
+                    }
+                    if is_recovered {
                         let text = format!("{} is in order and followed again", self.name());
                         let notice = Self::notice(NoticeKind::Repaired, text);
                         context.events.send(SourceEvent::Notice(notice)).await?;

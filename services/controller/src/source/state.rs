@@ -136,6 +136,12 @@ impl SourceStateSender {
         Self { source, states, clock, metrics }
     }
 
+    /// The states of all sources.
+    #[cfg(test)]
+    pub(crate) fn subscribe(&self) -> watch::Receiver<SourceStates> {
+        self.states.subscribe()
+    }
+
     /// Sets the state of `part`; an empty name is the source as a whole.
     pub fn set(&self, part: &str, state: SourceState) {
         let is_following = state == SourceState::Following;

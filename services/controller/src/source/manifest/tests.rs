@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::source::PublishedObject;
+use crate::source::{PublishedObject, SourceStates};
 
 /// The time limit of a notification: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,6 +20,7 @@ struct Running {
     folder: tempfile::TempDir,
     events: mpsc::Receiver<SourceEvent>,
     nodes: value_watch::Sender<BTreeSet<NodeName>>,
+    states: value_watch::Receiver<SourceStates>,
     stop: CancellationToken,
     ended: tokio::task::JoinHandle<Result<(), SourceError>>,
 }
@@ -40,8 +41,10 @@ impl Running {
         let stop = CancellationToken::new();
         let source = Box::new(ManifestFolder::new(settings, given));
         let published = BTreeMap::<ResourceKey, PublishedObject>::new();
-        let ended = tokio::spawn(source.run(SourceContext::detached(published, sender, &stop)));
-        Self { folder, events, nodes, stop, ended }
+        let context = SourceContext::detached(published, sender, &stop);
+        let states = context.states.subscribe();
+        let ended = tokio::spawn(source.run(context));
+        Self { folder, events, nodes, states, stop, ended }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -51,7 +54,7 @@ impl Running {
     /// The next event that is no notice, as text.
     async fn next(&mut self) -> String {
         loop {
-            let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+            let event = timeout(PATIENCE, self.events.recv()).await;
             match event.expect("in time").expect("the source goes on") {
                 SourceEvent::Notice(notice) => eprintln!("{notice}"),
                 SourceEvent::TakenOver { epoch } => return format!("taken over {epoch}"),
@@ -71,7 +74,7 @@ impl Running {
 
     async fn stopped(self) -> Result<(), SourceError> {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.ended).await.expect("in time").expect("no panic")
+        timeout(PATIENCE, self.ended).await.expect("in time").expect("no panic")
     }
 }
 
@@ -155,7 +158,7 @@ async fn another_set_of_nodes_is_looked_at_at_once() {
 /// The next notice of this kind, as text.
 async fn notice(source: &mut Running, kind: NoticeKind) -> String {
     loop {
-        let event = tokio::time::timeout(PATIENCE, source.events.recv()).await;
+        let event = timeout(PATIENCE, source.events.recv()).await;
         match event.expect("in time").expect("the source goes on") {
             SourceEvent::Notice(notice) if notice.kind == kind => return notice.to_string(),
             SourceEvent::Notice(notice) => eprintln!("{notice}"),
@@ -175,7 +178,7 @@ async fn an_emptied_folder_takes_nothing_away_and_is_followed_when_its_files_are
     }
     // The removal of the first file alone is an ordinary change.
     let text = loop {
-        let event = tokio::time::timeout(PATIENCE, source.events.recv()).await;
+        let event = timeout(PATIENCE, source.events.recv()).await;
         match event.expect("in time").expect("the source goes on") {
             SourceEvent::Notice(notice) if notice.kind == NoticeKind::Source => break notice.text,
             SourceEvent::Delete { key, .. } if key.name() == "c" => {}
@@ -223,4 +226,46 @@ async fn a_folder_that_is_not_there_is_an_error_with_its_name() {
     assert!(ended.expect_err("no folder").to_string().contains("/nowhere/at/all"));
     while events.recv().await.is_some_and(|event| matches!(event, SourceEvent::Notice(_))) {}
     assert!(events.recv().await.is_none());
+}
+
+#[test]
+fn a_source_whose_look_hangs_is_lost_after_a_minute_and_follows_when_the_look_has_ended() {
+    // A look waits while the only thread for it is taken, as one does whose file system is away.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], RESCAN_DEFAULT);
+        let states = source.states.clone();
+        let is = |is_wanted: fn(&SourceState) -> bool| {
+            states.borrow().iter().all(|(part, state)| !part.part.is_empty() || is_wanted(state))
+        };
+        let follows = || is(|state| *state == SourceState::Following);
+        source.first_list().await;
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let taken = tokio::task::spawn_blocking(move || released.recv());
+        let pass = async |time: Duration| {
+            tokio::time::advance(time).await;
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        pass(RESCAN_DEFAULT).await;
+        pass(LOOK_USUAL - Duration::from_secs(1)).await;
+        assert!(follows(), "a large folder takes a while");
+        pass(Duration::from_secs(2)).await;
+        let is_lost = is(|state| matches!(state, SourceState::Failed { retry_ms: Some(_), .. }));
+        assert!(is_lost, "{:?}", states.borrow());
+        drop(release);
+        assert!(taken.await.expect("no panic").is_err());
+        let end = std::time::Instant::now() + PATIENCE;
+        while !follows() {
+            assert!(std::time::Instant::now() < end, "{:?}", states.borrow());
+            tokio::task::yield_now().await;
+        }
+        source.stopped().await.expect("asked to");
+    });
 }
