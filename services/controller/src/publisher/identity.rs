@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::backup::PublishedSnapshot;
 use super::unadopted_keys::{AdoptionScope, UnadoptedKeys};
 use super::{UuidGenerator, backup};
-use crate::interest::Interest;
+use crate::interest::SharedInterest;
 use crate::source::{PublishedObject, UidAssignment};
 
 /// The objects whose published identity differs from the source's.
@@ -145,13 +145,14 @@ impl IdentityMap {
     }
 
     /// Gives every object whose source assigns UIDs the published one, or a new one, if it may have
-    /// changed since the last adoption. `engine` has the fold of the log.
+    /// changed since the last adoption. `engine` has the fold of the log. The interest is held for one object at a
+    /// time: its readers run where the heartbeats do, and all objects take minutes.
     ///
     /// # Errors
     /// When the fold cannot be read; everything is to be adopted then.
     pub(super) fn adopt(
         &mut self,
-        interest: &mut Interest,
+        interest: &SharedInterest,
         engine: &dyn Engine,
     ) -> Result<(), EngineError> {
         let scope = self.unadopted.take();
@@ -165,13 +166,13 @@ impl IdentityMap {
 
     fn adopt_scope(
         &mut self,
-        interest: &mut Interest,
+        interest: &SharedInterest,
         engine: &dyn Engine,
         scope: AdoptionScope,
     ) -> Result<(), EngineError> {
         match scope {
             AdoptionScope::Everything => {
-                let mut others: BTreeSet<ResourceKey> = interest.keys().cloned().collect();
+                let mut others: BTreeSet<ResourceKey> = interest.read().keys().cloned().collect();
                 for row in PublishedSnapshot::of(engine)?.objects() {
                     let (key, object) = row?;
                     if others.remove(&key) {
@@ -184,8 +185,8 @@ impl IdentityMap {
             }
             AdoptionScope::Keys(keys) => {
                 for (key, stream) in keys {
-                    let streams: Vec<_> =
-                        stream.into_iter().chain(interest.streams_of(&key)).collect();
+                    let known = interest.read().streams_of(&key);
+                    let streams: Vec<_> = stream.into_iter().chain(known).collect();
                     self.adopt_key(interest, &key, |key| {
                         backup::published_in(engine, key, &streams)
                     })?;
@@ -197,11 +198,11 @@ impl IdentityMap {
 
     fn adopt_key(
         &mut self,
-        interest: &mut Interest,
+        interest: &SharedInterest,
         key: &ResourceKey,
         published: impl FnOnce(&ResourceKey) -> Result<Option<PublishedObject>, EngineError>,
     ) -> Result<(), EngineError> {
-        let Some(object) = interest.object(key) else { return Ok(()) };
+        let Some(object) = interest.read().object(key) else { return Ok(()) };
         let value = object.value();
         let Some(assignment) = self.assignments.iter().find(|one| one.is_assigned(&value)) else {
             return Ok(());
@@ -224,7 +225,7 @@ impl IdentityMap {
         let source_uid = known.map_or_else(|| object.uid().to_owned(), |known| known.source_uid);
         let identity = Identity { source_uid, uid, created };
         if let Some(identified) = identity.set_in(&object) {
-            interest.apply(identified);
+            interest.write().apply(identified);
             self.identities.insert(key.clone(), identity);
         }
         Ok(())

@@ -200,7 +200,7 @@ impl Intake {
     /// Adopts the UIDs that another controller wrote, where it has to.
     pub(super) fn adopt(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
         if self.identities.must_adopt() {
-            self.identities.adopt(&mut self.interest.write(), engine)?;
+            self.identities.adopt(&self.interest, engine)?;
             self.changes.publish_everything();
         } else {
             self.identities.adopt_nothing();
@@ -212,7 +212,7 @@ impl Intake {
     /// changed since.
     pub(super) fn prepare(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
         if self.has_listed && self.identities.must_prepare() {
-            self.identities.adopt(&mut self.interest.write(), engine)?;
+            self.identities.adopt(&self.interest, engine)?;
             self.changes.publish_everything();
         }
         Ok(())

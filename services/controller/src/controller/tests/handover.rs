@@ -3,19 +3,21 @@
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
-use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;
+use headwater_event::{RecordKey, RequestError};
+use headwater_store::position::CURSORS;
 use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use super::cloud::get;
 use super::*;
 use crate::source::objects::ObjectsSocket;
 
 impl World {
     /// Two controllers of one log: the first writes, the other one started later and is a standby.
-    async fn pair(&self) -> (Running, Running) {
+    pub(super) async fn pair(&self) -> (Running, Running) {
         let writing = self.start().await;
         writing.list([pod("p", "c")]).await;
         let standby = self.elsewhere().start().await;
@@ -52,7 +54,7 @@ impl World {
     }
 
     /// The signs of life in the log, by epoch: whether each says that it is the last.
-    async fn signs(&self) -> Vec<(WriterEpoch, bool)> {
+    pub(super) async fn signs(&self) -> Vec<(WriterEpoch, bool)> {
         let mut signs = Vec::new();
         for StoredRecord { record, .. } in records_of(&self.downstream).await {
             let Ok(RecordKey::Heartbeat(epoch)) = RecordKey::decode(&record.key) else { continue };
@@ -63,6 +65,18 @@ impl World {
         signs
     }
 
+    /// Whether the store has the whole log.
+    async fn has_folded_all(&self) -> bool {
+        for partition in [Partition(0), Partition(1)] {
+            let bounds = self.downstream.bounds(partition).await.expect("readable");
+            let cursor = CURSORS.get(&*self.published, &partition).expect("readable");
+            if cursor.is_none_or(|cursor| cursor.next < bounds.high) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The epochs whose writers released the log.
     async fn released(&self) -> Vec<WriterEpoch> {
         let signs = self.signs().await.into_iter();
@@ -71,7 +85,7 @@ impl World {
 }
 
 impl Running {
-    async fn stands_by(&self) {
+    pub(super) async fn stands_by(&self) {
         let mut progress = self.controller.progress();
         let stands_by = progress.wait_for(|now| now.is_standby);
         timeout(SOON, stands_by).await.expect("soon").expect("it runs");
@@ -268,8 +282,15 @@ impl Engine for ShutEngine {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
+    for is_of_another in [false, true] {
+        keeps_the_log_while_it_compares(is_of_another).await;
+    }
+}
+
+/// `is_of_another`: another controller has published what the writer compares with, so it adopts the UIDs first.
+async fn keeps_the_log_while_it_compares(is_of_another: bool) {
     // On a busy machine a heartbeat may be late by seconds.
     let timings = WriterTimings {
         heartbeat_interval: Duration::from_millis(100),
@@ -277,19 +298,28 @@ async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
         ..WriterTimings::default()
     };
     let world = World { timings, ..World::new() };
-    let before = world.start().await;
-    before.list([pod("p", "c")]).await;
-    drop(before);
+    let own = if is_of_another { world.elsewhere() } else { world.clone() };
+    if !is_of_another {
+        let before = world.start().await;
+        before.list([pod("p", "c")]).await;
+        drop(before);
+    }
 
     let (is_shut, opened) = (Mutex::default(), Condvar::new());
-    let engine = Arc::new(ShutEngine { engine: world.published.clone(), is_shut, opened });
+    let engine = Arc::new(ShutEngine { engine: own.published.clone(), is_shut, opened });
     let (source, script) = script();
     let log = world.downstream.handle();
     let logs =
         Logs { downstream: Arc::new(log.clone()), upstream: Arc::new(world.upstream.handle()) };
     let (controller, registry) =
-        world.start_over(logs, engine.clone(), Box::new(PodRemoval), vec![script]).await;
+        own.start_over(logs, engine.clone(), Box::new(PodRemoval), vec![script]).await;
     let writing = Running { controller, log, source, registry };
+    if is_of_another {
+        let before = world.start().await;
+        before.list([pod("p", "c")]).await;
+        before.controller.stop().await;
+        until_true("a fold of the release", async || own.has_folded_all().await).await;
+    }
     // Everything is published already, so the comparison appends nothing.
     let shut = engine.shut();
     writing.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
@@ -301,6 +331,14 @@ async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
     standby.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
     standby.send([SourceEvent::InitDone]).await;
     standby.stands_by().await;
+    // A reader on the worker of the heartbeats.
+    let picture = writing.controller.picture().clone();
+    let reader = tokio::spawn(async move {
+        loop {
+            let _ = picture.nodes();
+            tokio::time::sleep(POLL).await;
+        }
+    });
     let beats = || async { world.signs().await.iter().filter(|(epoch, _)| epoch.0 == 2).count() };
     let enough = beats().await + timings.heartbeats_missed as usize + 10;
     // Each may be late.
@@ -308,6 +346,7 @@ async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
     until_true_within(6 * SOON, "heartbeats for more than a silence", is_enough).await;
     assert!(!writing.controller.progress().borrow().reconciled, "it compares");
     drop(shut);
+    reader.abort();
     assert_eq!(writing.reconciled(0).await, WriterEpoch(2));
     assert_eq!(world.newest_epoch().await, WriterEpoch(2));
     writing.controller.stop().await;
@@ -371,6 +410,11 @@ async fn a_writer_that_lost_its_sources_yields_to_a_standby_whose_sources_follow
     assert_eq!(follows.controller.progress().borrow().epoch, WriterEpoch(2));
     lost.stands_by().await;
     assert!(!yielded().await, "the new writer keeps the log");
+    // A hub that has not moved yet has an answer in words from the old writer.
+    let answer = lost.controller.cloud().respond(get("a", "d/pod/p")).await;
+    let Err(RequestError::Unavailable(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("is a standby"), "{why}");
+    follows.controller.cloud().respond(get("a", "d/pod/p")).await.expect("the new one answers");
 
     // What the lost sources listed is older than what was published since: a silence changes
     // nothing for that controller.
