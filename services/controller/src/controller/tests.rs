@@ -50,6 +50,7 @@ mod reports;
 mod shared_objects;
 mod sinks;
 mod slow_log;
+mod takeover_time;
 mod terminations;
 mod wanted;
 
