@@ -25,6 +25,8 @@ pub(crate) struct Api {
     pub(crate) store: Store,
     /// The rights that no user has: a verb and a plural.
     pub(crate) denied: Vec<(String, String)>,
+    /// The plurals of the resources that are not served.
+    pub(crate) withdrawn: Vec<String>,
 }
 
 /// What a request needs from outside.
@@ -47,7 +49,7 @@ pub(crate) enum Answer {
 
 impl Api {
     pub(crate) fn new(now_ms: i64, chance: &mut Chance) -> Self {
-        let mut api = Self { store: Store::default(), denied: Vec::new() };
+        let mut api = Self { store: Store::default(), denied: Vec::new(), withdrawn: Vec::new() };
         let mut around = Surroundings { now_ms, chance, stale_by: 0 };
         for name in NAMESPACES {
             let target = Target::parse("/api/v1/namespaces").expect("namespaces are served");
@@ -57,6 +59,14 @@ impl Api {
         // As after a start on data: no watch begins before.
         api.store.begin_anew();
         api
+    }
+
+    /// Answers a request of a user without any right.
+    pub(crate) fn refuse(request: &ApiRequest) -> Answer {
+        match Target::parse(&request.path) {
+            Some(target) => Answer::failure(&forbidden(verb(request, &target), &target)),
+            None => Answer::Text(403, "forbidden\n"),
+        }
     }
 
     /// Answers a request.
@@ -76,14 +86,12 @@ impl Api {
                 Answer::Text(404, "404 page not found\n")
             };
         };
+        if self.withdrawn.iter().any(|plural| *plural == target.resource.plural) {
+            return Answer::failure(&Failure::no_resource());
+        }
         let verb = verb(request, &target);
         if self.is_denied(verb, &target) {
-            let why = format!(
-                "User \"twin\" cannot {verb} resource {:?} in API group {:?} at the cluster scope",
-                target.resource.plural, target.resource.group
-            );
-            let name = target.name.as_deref().unwrap_or_default();
-            return Answer::failure(&Failure::forbidden(target.resource, name, &why));
+            return Answer::failure(&forbidden(verb, &target));
         }
         match verb {
             "watch" => match self.watch(&target, &request.query) {
@@ -195,6 +203,15 @@ fn verb(request: &ApiRequest, target: &Target) -> &'static str {
         Method::DELETE if is_object => "delete",
         _ => "",
     }
+}
+
+fn forbidden(verb: &str, target: &Target) -> Failure {
+    let why = format!(
+        "User \"twin\" cannot {verb} resource {:?} in API group {:?} at the cluster scope",
+        target.resource.plural, target.resource.group
+    );
+    let name = target.name.as_deref().unwrap_or_default();
+    Failure::forbidden(target.resource, name, &why)
 }
 
 fn version() -> Value {

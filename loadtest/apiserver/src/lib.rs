@@ -7,7 +7,8 @@
 //! One suite of cases holds it and a real API server to the same
 //! (`services/kubernetes/tests/cluster/conformance`).
 //! The server has no authentication and no authorization, except that a test can
-//! [take a right](ApiServer::deny) from every user. It leaves out most validation, most defaults, and
+//! [take a right](ApiServer::deny) from every user, and all of them
+//! [for some time after a start](ApiServer::set_start_refusal). It leaves out most validation, most defaults, and
 //! the controllers.
 //!
 //! ```text

@@ -44,6 +44,9 @@ pub(crate) struct State {
     pub(crate) starts: u64,
     pub(crate) is_up: bool,
     pub(crate) is_frozen: bool,
+    /// How long a server that has just started refuses every client, and until when it does, milliseconds.
+    start_refusal_ms: i64,
+    refuses_until_ms: i64,
     observer: Option<Observer>,
     observed: u64,
 }
@@ -70,6 +73,8 @@ impl ApiServer {
             starts: 0,
             is_up: true,
             is_frozen: false,
+            start_refusal_ms: 0,
+            refuses_until_ms: i64::MIN,
             observer: None,
             observed,
         };
@@ -124,9 +129,19 @@ impl ApiServer {
         self.change(|state| state.api.denied.push((verb.to_owned(), plural.to_owned())));
     }
 
+    /// Serves a resource no longer, as a cluster without its API: by its plural.
+    pub fn withdraw(&self, plural: &str) {
+        self.change(|state| state.api.withdrawn.push(plural.to_owned()));
+    }
+
     /// Everything is allowed again.
     pub fn allow_all(&self) {
         self.change(|state| state.api.denied.clear());
+    }
+
+    /// How long a server refuses every client after each start from now on, by its clock: it has not read the roles yet.
+    pub fn set_start_refusal(&self, milliseconds: u32) {
+        self.change(|state| state.start_refusal_ms = milliseconds.into());
     }
 
     /// The server stops answering, with all connections open, or goes on.
@@ -210,12 +225,21 @@ impl State {
         self.api.answer(request, &mut around)
     }
 
+    /// Answers a request of a client, which has no right while the server has not read the roles.
+    pub(crate) fn serve(&mut self, request: &ApiRequest) -> Answer {
+        if (self.clock)() < self.refuses_until_ms {
+            return Api::refuse(request);
+        }
+        self.answer(request)
+    }
+
     pub(crate) fn way(&mut self) -> Way {
         self.faults.way(&mut self.chance)
     }
 
     fn begin_anew(&mut self) {
         self.starts += 1;
+        self.refuses_until_ms = (self.clock)().saturating_add(self.start_refusal_ms);
         self.api.store.begin_anew();
     }
 

@@ -77,11 +77,11 @@ impl ApiServer {
                 Answer::failure(&Failure::too_old(0, self.version()))
             }
             Fate::StoreTimeout => {
-                self.change(|state| state.answer(&request));
+                self.change(|state| state.serve(&request));
                 Answer::failure(&Failure::store_timeout())
             }
             Fate::Served | Fate::Expired | Fate::AnswerLost { .. } => {
-                self.change(|state| state.answer(&request))
+                self.change(|state| state.serve(&request))
             }
         };
         if let Fate::AnswerLost { is_silent } = way.fate {

@@ -255,3 +255,21 @@ async fn what_is_denied_is_forbidden() {
     let answer = send(&server, Method::GET, "/api/v1/secrets", "").await.expect("an answer");
     assert_eq!(answer.status().as_u16(), 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_just_started_refuses_its_clients_for_a_time() {
+    let began = Instant::now();
+    let clock = move || i64::try_from(began.elapsed().as_millis()).expect("a short time");
+    let server = ApiServer::new(clock, || 7);
+    server.set_start_refusal(1_000);
+    assert_eq!(create(&server, "a").await, Ok(201), "it started before");
+    server.restart();
+    assert_eq!(create(&server, "b").await, Ok(403));
+    put(&server, "c");
+    tokio::time::sleep(Duration::from_millis(999)).await;
+    let path = format!("{CONFIGS}?watch=true");
+    let answer = send(&server, Method::GET, &path, "").await.expect("an answer");
+    assert_eq!(answer.status().as_u16(), 403);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(create(&server, "b").await, Ok(201));
+}
