@@ -44,6 +44,7 @@ use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point, unt
 use headwater_log::{Log, ReadError, is_of_positions, partition_name};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
+use headwater_telemetry::error_chain;
 use headwater_view::PodStatusFold;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -150,6 +151,9 @@ impl ReportFold {
                 FoldError::Read(_) | FoldError::Differs => self.metrics.cannot_read(),
                 FoldError::Engine(_) => self.metrics.cannot_store(),
             }
+            if let FoldError::Read(error) = &error {
+                self.show_unreadable(error);
+            }
             let refold = match &error {
                 FoldError::Read(error) => must_refold(error),
                 FoldError::Differs => true,
@@ -215,7 +219,7 @@ impl ReportFold {
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
             self.check_nodes(&fold, is_resumed)?;
-            self.note_caught_up(&away)?;
+            self.note_caught_up(&fold, &away)?;
         }
         let mut returned = pin!(until_readable(&*self.log, &away));
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
@@ -283,7 +287,7 @@ impl ReportFold {
             if ends.pass(&batch.cursor) {
                 fold.has_caught_up = true;
                 self.check_nodes(&fold, is_resumed)?;
-                self.note_caught_up(&away)?;
+                self.note_caught_up(&fold, &away)?;
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
@@ -332,6 +336,16 @@ impl ReportFold {
         Ok(())
     }
 
+    /// Shows that nothing of the log can be read. The next fold that begins shows what it cannot read.
+    fn show_unreadable(&self, error: &ReadError) {
+        let trouble = format!(
+            "the upstream log cannot be read: what the nodes report is shown as it was known before, and no cluster gets \
+             it, until the log is back: {}",
+            error_chain(error)
+        );
+        self.troubles.send_replace(vec![trouble]);
+    }
+
     /// Shows which partitions cannot be read.
     fn show_away(&self, away: &[Partition]) {
         let troubles: Vec<String> = away.iter().copied().map(trouble).collect();
@@ -350,7 +364,8 @@ impl ReportFold {
 fn trouble(partition: Partition) -> String {
     let name = partition_name(partition);
     format!(
-        "{name} cannot be read: what its nodes report is shown as it was known before, until it is back"
+        "{name} cannot be read: what its nodes report is shown as it was known before, and no cluster gets it, until it \
+         is back"
     )
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Until the fold has read a partition to the end that it had, another controller may have noted more of its nodes
-//! ([`Picture::knows_registration`]).
+//! ([`Picture::has_caught_up`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,12 +57,14 @@ impl Picture {
         Ok(own.max(logged))
     }
 
-    /// Whether the picture has every registration of `node` that the log had when this controller started. Before
-    /// that, the Node may be one that was deleted. [`Picture::changes`] then names each node that has reported.
+    /// Whether the picture has every report of `node`, and its registration, that the log had when the fold began to
+    /// read it. Before that, a status may be older than one that another controller, or this one before it folded
+    /// the log anew, has shown already, and the Node may be one that was deleted. [`Picture::changes`] sends
+    /// [`PictureChange::Everything`](crate::PictureChange::Everything) when the fold has caught up.
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn knows_registration(&self, node: &NodeName) -> Result<bool, EngineError> {
+    pub fn has_caught_up(&self, node: &NodeName) -> Result<bool, EngineError> {
         let partition = NODES.get(&*self.engine, node)?.and_then(|Json(report)| report.partition);
         Ok(self.registrations.is_read(partition))
     }

@@ -13,7 +13,7 @@ use headwater_log::{Append, Record, StoredRecord, is_of_positions};
 use headwater_store::{Batch, EngineError, Folded, Json, Read};
 use tokio::time::Instant;
 
-use super::ReportFold;
+use super::{Fold, ReportFold};
 use crate::metrics::RecordKind;
 use crate::picture::tables::{LOGGED_REGISTRATIONS, NODE_REGISTRATIONS, NODES};
 
@@ -190,16 +190,20 @@ impl ReportFold {
         }
     }
 
-    /// Notes that the fold has caught up, but for the partitions that are away. A node that waited for that is
-    /// looked at again.
-    pub(super) fn note_caught_up(&self, away: &[Partition]) -> Result<(), EngineError> {
+    /// Notes that the fold has caught up, but for the partitions that are away. Nodes and pods that waited for that
+    /// are looked at again.
+    pub(super) fn note_caught_up(
+        &self,
+        fold: &Fold,
+        away: &[Partition],
+    ) -> Result<(), EngineError> {
         let of_reports = away.iter().copied().filter(|partition| !is_of_positions(*partition));
-        let mut changed = self.changes.begin();
-        for row in NODES.rows(&*self.engine) {
-            changed.node(&row?.0);
-        }
-        if self.registrations.set_unread(of_reports.collect()) {
-            self.changes.publish(changed);
+        let is_new = self.registrations.set_unread(of_reports.collect());
+        let is_empty = fold.statuses.pods() == 0
+            && fold.events.is_empty()
+            && NODES.rows(&*self.engine).next().transpose()?.is_none();
+        if is_new && !is_empty {
+            self.changes.publish_everything();
         }
         Ok(())
     }

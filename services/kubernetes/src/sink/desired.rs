@@ -67,6 +67,8 @@ pub(crate) fn picture_of_pod(
     known: Option<KnownReport>,
 ) -> Result<PodPicture, Unreadable> {
     let unreadable = |error: &dyn std::error::Error| Unreadable(error_chain(error));
+    // In this order: the fold may go on in between.
+    let is_current = picture.has_caught_up(&view.node).map_err(|error| unreadable(&error))?;
     let reported = picture.reported_pod(&view.node, pod).map_err(|error| unreadable(&error))?;
     let report = reported
         .filter(|reported| *reported.uid == *view.uid)
@@ -82,7 +84,7 @@ pub(crate) fn picture_of_pod(
         None => (None, None),
     };
     let status = report.as_ref().map(|report| report.known.status);
-    Ok(PodPicture { desired: DesiredPod { status, has_ended }, report, unfit })
+    Ok(PodPicture { desired: DesiredPod { status, has_ended, is_current }, report, unfit })
 }
 
 /// What a node reports of itself; `None`: it has not yet.

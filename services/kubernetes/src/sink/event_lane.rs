@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use headwater_controller::{NodeEvent, Picture};
-use headwater_event::{ReportId, ResourceKey};
+use headwater_event::{NodeName, ReportId, ResourceKey};
 use headwater_telemetry::error_chain;
 use tokio::task::{JoinError, JoinSet};
 
@@ -119,9 +119,19 @@ impl EventLane {
 
     fn add(&mut self, event: NodeEvent, now_ms: u64) {
         let is_wanted = event.event["type"].as_str().is_some_and(|it| self.level.has(it));
-        if is_wanted && !self.is_written(&event) {
+        if is_wanted && !self.is_written(&event) && self.is_current(&event.node) {
             self.queue.add(&event.node, event.key, now_ms);
         }
+    }
+
+    /// Whether the picture has every report of a node: an Event may be older than the API has it otherwise. All Events
+    /// are read again once the fold of reports has caught up.
+    fn is_current(&self, node: &NodeName) -> bool {
+        self.picture.has_caught_up(node).unwrap_or_else(|error| {
+            let error = error_chain(&error);
+            tracing::warn!(%node, error, "the picture cannot be read; Events wait");
+            false
+        })
     }
 
     /// Whether the API has an Event that has not left the picture yet.
@@ -172,9 +182,13 @@ impl EventLane {
     /// Sends the next Event that is due. False: none is.
     pub(super) fn write(&mut self, now_ms: u64, troubles: &mut Troubles) -> bool {
         let Some((node, key)) = self.queue.take(now_ms) else { return false };
+        // In this order: the fold may go on in between.
+        let is_current = self.is_current(&node);
         let event = match self.picture.reported_event(&key) {
-            Ok(Some(event)) if event.node == node && !self.is_written(&event) => event,
-            // The API has it, or it has left the picture.
+            Ok(Some(event)) if is_current && event.node == node && !self.is_written(&event) => {
+                event
+            }
+            // The API has it, it has left the picture, or it is read again later.
             Ok(_) => {
                 self.queue.end(&node, key, EventEnd::Unsent, now_ms);
                 return true;

@@ -11,9 +11,13 @@
 //! | only times of it | patch, every 5 min | present |
 //! | the storage drivers of a Node | see `csi_plan` | present |
 //! | the mirror of a static pod | see `mirror_plan` | present |
-//! | status of a pod | patch | present; no terminal phase is taken back; the first one waits for the next one, see `first_status_due_ms` |
+//! | status of a pod | patch | present; its report is current; no terminal phase is taken back; the first one waits for the next one, see `first_status_due_ms` |
 //! | a pod under deletion whose node stopped it | delete | |
 //! | the first toleration of an absence has a limit, or there is none | patch | the policy is to keep |
+//!
+//! A report is current once the picture has all that the node had reported when the fold of reports began. Before that, as
+//! after a start on an empty disk, it may be older than what the API shows. A Node is not compared before that, so
+//! the plan of one does not ask.
 //!
 //! What the API shows may differ although nothing new was reported: others wrote over it. That is put
 //! right at most every 10 s, and only once the outbox of the node was empty: until then a newer report
@@ -55,8 +59,11 @@ pub(crate) static NO_CONTENT: LazyLock<Digest> = LazyLock::new(|| digest(&Value:
 pub(crate) struct DesiredPod {
     /// What its node reports.
     pub(crate) status: Option<OwnedStatus>,
-    /// Whether its node reported that all its containers stopped, of a pod under deletion that waits for that.
+    /// Whether its node reported that all its containers stopped, of a pod under deletion that waits for that. This
+    /// stays true, whatever is read later.
     pub(crate) has_ended: bool,
+    /// Whether the picture has every report of its node, so that the status is no older than one that the API has shown.
+    pub(crate) is_current: bool,
 }
 
 /// What the picture says of a node.
@@ -101,8 +108,8 @@ pub(crate) enum Step {
 /// What is known of the registration of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// Whether the Nodes were listed, and `last` is all that any controller knows.
-    pub(crate) is_known: bool,
+    /// Whether the Nodes were listed.
+    pub(crate) is_listed: bool,
     /// The latest start of the edge during which its Node was there.
     pub(crate) last: Option<EdgeStart>,
 }
@@ -125,6 +132,7 @@ pub(crate) fn plan_pod(
         stays && !view.toleration_changes.is_empty() && is_open(Purpose::Tolerations);
     let mut next = Step::Rest;
     if let Some(status) = &desired.status
+        && desired.is_current
         && view.phase.may_become(status.phase)
     {
         let is_shown = status.digest == view.status;
@@ -192,7 +200,7 @@ pub(crate) fn plan_node(
     }
     let Some(view) = view else {
         let is_new = registration.last.is_none_or(|last| desired.start > last);
-        let is_due = facts.presence.is_present && registration.is_known && is_new;
+        let is_due = facts.presence.is_present && registration.is_listed && is_new;
         let content = desired.owned.metadata_digest();
         let is_settled = facts.memory.is_settled(Purpose::CreateNode, content, None);
         return if is_due && !is_settled { Step::Call(Purpose::CreateNode) } else { Step::Rest };

@@ -475,6 +475,11 @@ impl SinkRun {
     }
 
     fn compare_node(&mut self, node: NodeName) -> Result<(), Unreadable> {
+        // What is reported may be older than what the API shows. The fold marks everything once it has caught up.
+        let has_caught_up = self.picture.has_caught_up(&node);
+        if !has_caught_up.map_err(|error| Unreadable(error_chain(&error)))? {
+            return Ok(());
+        }
         let id = ObjectId::Node(node.clone());
         let (view, has_listed, history) = {
             let objects = self.view.lock();
@@ -513,15 +518,9 @@ impl SinkRun {
             Err(unfit) => tracing::warn!(%node, %unfit, "the static pods of a node are not shown"),
         }
         let is_registered = view.is_some() && self.register(&node, desired.start);
-        // In this order: the fold may go on in between.
-        let mut is_known = has_listed && view.is_none();
-        if is_known {
-            let known = self.picture.knows_registration(&node);
-            is_known = known.map_err(|error| Unreadable(error_chain(&error)))?;
-        }
         let last = self.picture.registration(&node);
         let last = last.map_err(|error| Unreadable(error_chain(&error)))?;
-        let registration = Registration { is_known, last };
+        let registration = Registration { is_listed: has_listed, last };
         let facts = self.facts(&id, uid, &node);
         let step = plan_node(&desired, view.as_ref(), registration, &facts);
         let inputs = inputs(facts.presence).filter(|_| is_registered);

@@ -1,6 +1,6 @@
 //! The sink: what an edge reports is what the API shows. The edges of these tests are scripted: their
 //! reports are appended to the log, and their presence is sent as a hub sends it. All of these tests have
-//! one control plane, with scheduler and controllers; each has nodes of its own.
+//! one control plane, with scheduler and controllers, or the server in memory; each has nodes of its own.
 
 mod deletion;
 mod drivers;
@@ -15,7 +15,9 @@ mod offline;
 mod priority;
 mod registration;
 mod rights;
+mod stale_picture;
 mod statuses;
+mod twin;
 mod worker;
 mod writer;
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use headwater_apiserver::ApiServer;
 use headwater_cluster::{ControlPlane, ControlPlaneSettings};
 use headwater_controller::{
     ClusterStream, Controller, ControllerDependencies, ControllerHandle, ControllerMetrics,
@@ -18,9 +19,10 @@ use headwater_kubernetes::{
     Access, ActAs, Connection, EventLevel, KubernetesSettings, KubernetesSource, OfflinePolicy,
     SinkDependencies, SinkMetrics,
 };
-use headwater_log::{MemoryLog, MemorySettings, Outcome};
+use headwater_log::{Log, MemoryLog, MemorySettings, Outcome};
 use headwater_store::MemoryEngine;
 use headwater_view::{Selection, StreamReader};
+use http::Method;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -110,6 +112,32 @@ pub(crate) fn config(name: &str, value: &str) -> Value {
     object("v1", "ConfigMap", name, json!({"data": {"k": value}}))
 }
 
+/// The server in memory, in virtual time.
+pub(crate) fn twin() -> ApiServer {
+    let began = tokio::time::Instant::now();
+    let clock = move || 1_700_000_000_000 + i64::try_from(began.elapsed().as_millis()).unwrap_or(0);
+    let mut drawn = 0;
+    let draw = move || {
+        drawn += 1;
+        drawn
+    };
+    ApiServer::new(clock, draw)
+}
+
+/// Creates objects of the server in memory, those with a namespace in `default`.
+pub(crate) fn put(server: &ApiServer, objects: &[Value]) {
+    for object in objects {
+        let path = match object["kind"].as_str() {
+            Some("Node") => "/api/v1/nodes",
+            Some("Pod") => "/api/v1/namespaces/default/pods",
+            Some("Secret") => "/api/v1/namespaces/default/secrets",
+            _ => "/api/v1/namespaces/default/configmaps",
+        };
+        let (code, answer) = server.request(Method::POST, path, Some(object));
+        assert_eq!(code, 201, "{answer}");
+    }
+}
+
 /// The logs and disks of controllers.
 pub(crate) struct World {
     pub(crate) downstream: MemoryLog,
@@ -179,13 +207,9 @@ impl World {
         settings: KubernetesSettings,
     ) -> Running {
         let source = KubernetesSource::new(connection, settings);
-        self.start_source(
-            source,
-            Registry::new(),
-            Box::new(PodRemoval),
-            watch::channel(Vec::new()).1,
-        )
-        .await
+        let upstream = Arc::new(self.upstream.handle());
+        let shown = watch::channel(Vec::new()).1;
+        self.start_source(source, upstream, Registry::new(), Box::new(PodRemoval), shown).await
     }
 
     /// Starts a controller that follows the API of a kubeconfig, and writes to it as the nodes.
@@ -197,6 +221,24 @@ impl World {
     pub(crate) async fn start_with_sink_as(&self, kubeconfig: &Path, act_as: ActAs) -> Running {
         let access = Access::Kubeconfig { file: kubeconfig.to_owned(), context: None };
         let connection = access.connect().await.expect("a client");
+        self.start_sink(connection, act_as, Arc::new(self.upstream.handle())).await
+    }
+
+    /// Starts a controller that follows the API behind a connection, writes to it, and reads the reports from `upstream`.
+    pub(crate) async fn start_with_sink_over(
+        &self,
+        connection: Connection,
+        upstream: Arc<dyn Log>,
+    ) -> Running {
+        self.start_sink(connection, ActAs::Node, upstream).await
+    }
+
+    async fn start_sink(
+        &self,
+        connection: Connection,
+        act_as: ActAs,
+        upstream: Arc<dyn Log>,
+    ) -> Running {
         let source = KubernetesSource::new(connection, KubernetesSettings::default());
         let (registry, (troubles, shown)) = (Registry::new(), watch::channel(Vec::new()));
         let sink = source.sink(SinkDependencies {
@@ -208,12 +250,13 @@ impl World {
             metrics: SinkMetrics::new(&registry).expect("a fresh registry"),
             troubles,
         });
-        self.start_source(source, registry, Box::new(sink), shown).await
+        self.start_source(source, upstream, registry, Box::new(sink), shown).await
     }
 
     async fn start_source(
         &self,
         source: KubernetesSource,
+        upstream: Arc<dyn Log>,
         registry: Registry,
         sink: Box<dyn Sink>,
         sink_troubles: watch::Receiver<Vec<String>>,
@@ -221,7 +264,7 @@ impl World {
         let clock = self.downstream.clone();
         let controller = Controller::start(ControllerDependencies {
             downstream: Arc::new(self.downstream.handle()),
-            upstream: Arc::new(self.upstream.handle()),
+            upstream,
             published: self.published.clone(),
             picture: self.picture.clone(),
             sources: vec![Box::new(source)],
@@ -366,6 +409,19 @@ impl Running {
         metrics.iter().map(|metric| metric.get_gauge().get_value() as usize).sum()
     }
 
+    /// Whether a part of the source is followed, as the metrics have it.
+    pub(crate) fn following(&self, part: &str) -> Option<i64> {
+        let families = self.registry.gather();
+        let mut of = families.iter();
+        let family = of.find(|family| family.name() == "headwater_controller_source_following")?;
+        let of_part = family.get_metric().iter().find(|metric| {
+            let labels = metric.get_label();
+            labels.iter().any(|it| it.value() == "kubernetes")
+                && labels.iter().any(|it| it.value() == part)
+        })?;
+        Some(of_part.get_gauge().get_value() as i64)
+    }
+
     /// Waits until so many requests of a kind had an outcome: the API may show what a request did before
     /// the sink has the answer. There are no more then.
     pub(crate) async fn requested(&self, request: &str, outcome: &str, count: u64) {
@@ -390,6 +446,14 @@ impl Running {
             Ok(named) => drop(named.expect("it runs")),
             Err(_) => panic!("no trouble {part:?}: {:?}", self.sink_troubles.borrow()),
         }
+    }
+
+    /// Waits until the sink has no such trouble.
+    pub(crate) async fn sink_trouble_ends(&self, part: &str) {
+        let mut troubles = self.sink_troubles.clone();
+        let gone = troubles.wait_for(|now| now.iter().all(|one| !one.contains(part)));
+        let gone = tokio::time::timeout(SOON, gone).await;
+        drop(gone.expect("the trouble ends").expect("it runs"));
     }
 
     /// How many events it appended.

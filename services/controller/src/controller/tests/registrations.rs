@@ -27,7 +27,7 @@ impl Running {
     }
 
     fn knows(&self, node: &NodeName) -> bool {
-        self.controller.picture().knows_registration(node).expect("readable")
+        self.controller.picture().has_caught_up(node).expect("readable")
     }
 
     fn note(&self, node: &NodeName, start: EdgeStart) {

@@ -65,7 +65,7 @@ impl Api {
 }
 
 fn pod(status: Option<&Value>, has_ended: bool) -> DesiredPod {
-    DesiredPod { status: status.map(OwnedStatus::of), has_ended }
+    DesiredPod { status: status.map(OwnedStatus::of), has_ended, is_current: true }
 }
 
 fn phase(phase: &str, message: u8) -> Value {
@@ -151,6 +151,32 @@ fn a_status_is_written_only_while_its_node_is_present_and_not_over_a_terminal_ph
     assert_eq!(plan(&api, &running, PRESENT, &memory), Step::Rest);
     let failed = pod(Some(&phase("Failed", 0)), false);
     assert_eq!(plan(&api, &failed, PRESENT, &memory), Step::Call(Purpose::PodStatus));
+}
+
+#[test]
+fn a_status_that_may_be_older_than_what_the_api_shows_is_not_written() {
+    let older = DesiredPod { is_current: false, ..pod(Some(&phase("Running", 0)), true) };
+    let current = DesiredPod { is_current: true, ..older.clone() };
+    let limited = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists",
+        "effect": "NoExecute", "tolerationSeconds": 300}]);
+    let mut api = Api::new(json!({"status": phase("Running", 1)}));
+    // It shows what another controller wrote, or this one before it folded the log anew.
+    let digest = OwnedStatus::of(&phase("Running", 1)).digest;
+    let mut same_writer = ObjectMemory::default();
+    let written = Written { desired: digest, shown: digest, at_ms: 0 };
+    same_writer.note_written(Purpose::PodStatus, written);
+    for memory in [ObjectMemory::default(), same_writer] {
+        assert_eq!(plan(&api, &older, PRESENT, &memory), Step::Rest);
+        assert_eq!(plan(&api, &current, PRESENT, &memory), Step::Call(Purpose::PodStatus));
+    }
+    let memory = ObjectMemory::default();
+    api.pod["spec"]["tolerations"] = limited;
+    api.show();
+    assert_eq!(plan(&api, &older, PRESENT, &memory), Step::Call(Purpose::Tolerations));
+    api.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    api.pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+    api.show();
+    assert_eq!(plan(&api, &older, PRESENT, &memory), Step::Call(Purpose::DeletePod));
 }
 
 #[test]
@@ -260,9 +286,9 @@ fn start(boot: u64) -> EdgeStart {
 fn a_node_is_created_once_for_each_start_of_its_edge() {
     let memory = ObjectMemory::default();
     let desired = reported_node(5, "2026-01-01T00:00:00Z");
-    let with = |presence, is_known, last| {
+    let with = |presence, is_listed, last| {
         let facts = Facts { presence, memory: &memory, now_ms: 0 };
-        plan_node(&desired, None, Registration { is_known, last }, &facts)
+        plan_node(&desired, None, Registration { is_listed, last }, &facts)
     };
     let create = Step::Call(Purpose::CreateNode);
     assert_eq!(with(PRESENT, true, None), create);
