@@ -224,24 +224,53 @@ fn mirror(cluster: &ControlPlane, name: &str, on: &str) -> Value {
     })
 }
 
+/// Changes of the metadata of a pod.
+fn metadata_changes() -> [(&'static str, Value); 4] {
+    let owner = json!({
+        "apiVersion": "v1", "kind": "Node", "name": "gw-2",
+        "uid": "11111111-2222-4333-8444-555555555555",
+    });
+    [
+        ("label", json!({"metadata": {"labels": {"a": "b"}}})),
+        ("annotation", json!({"metadata": {"annotations": {"a": "b"}}})),
+        ("finalizer", json!({"metadata": {"finalizers": ["a.example/b"]}})),
+        ("owner", json!({"metadata": {"ownerReferences": [owner]}})),
+    ]
+}
+
 /// Nothing but the tolerations of a pod may be changed.
 async fn check_tolerations(account: &Account) {
     let path = format!("{PODS}/p1");
     let longer = json!({"spec": {"tolerations": [toleration(None)]}});
     let changed = account.patch(None, &path, MERGE, longer).await;
     assert_eq!(changed.0, 200, "tolerations: {}", changed.1);
-    for (what, change) in [
+    let of_spec = [
         (
             "image",
             json!({"spec": {"containers": [{"name": "main", "image": "example.invalid/x"}]}}),
         ),
-        ("label", json!({"metadata": {"labels": {"a": "b"}}})),
-        ("annotation", json!({"metadata": {"annotations": {"a": "b"}}})),
-        ("finalizer", json!({"metadata": {"finalizers": ["a.example/b"]}})),
         ("deadline", json!({"spec": {"activeDeadlineSeconds": 1}})),
-    ] {
+    ];
+    for (what, change) in of_spec.into_iter().chain(metadata_changes()) {
         let (code, message) = account.patch(None, &path, STRATEGIC, change).await;
         assert!(code == 422 && message.contains("may change the tolerations"), "{what}: {message}");
+    }
+}
+
+/// A write of a status changes nothing else of a pod.
+async fn check_status(account: &Account) {
+    let path = format!("{PODS}/p1/status");
+    for form in [STRATEGIC, MERGE] {
+        // The server itself keeps the owners, whatever a write of a status has.
+        let changes = metadata_changes().into_iter().filter(|(what, _)| *what != "owner");
+        for (what, mut change) in changes {
+            change["status"] = json!({"phase": "Running"});
+            let (code, message) = account.patch(None, &path, form, change).await;
+            assert!(code == 422 && message.contains("not its metadata"), "{what}: {message}");
+        }
+        let status = json!({"status": {"phase": "Running", "message": form}});
+        let written = account.patch(None, &path, form, status).await;
+        assert_eq!(written.0, 200, "{}", written.1);
     }
 }
 
@@ -320,10 +349,8 @@ async fn as_one_node_the_controller_touches_nothing_of_another() {
 async fn with_its_own_rights_the_controller_begins_no_deletion_and_gets_tokens_of_pods_alone() {
     let (cluster, account) = deployed(ActAs::Controller).await;
     check_tolerations(&account).await;
+    check_status(&account).await;
     let status = json!({"status": {"phase": "Running"}});
-    let written =
-        account.patch(None, &format!("{PODS}/p1/status"), STRATEGIC, status.clone()).await;
-    assert_eq!(written.0, 200, "{}", written.1);
     let pod_token = account.send(None, Method::POST, TOKEN, JSON, token_of(&cluster, "p1")).await;
     assert_eq!(pod_token.0, 200, "{}", pod_token.1);
     let unbound =
