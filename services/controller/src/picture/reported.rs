@@ -61,6 +61,21 @@ impl Picture {
         Ok(Some(ReportedNode { id: report.id, object: report.object, start }))
     }
 
+    /// The first `limit` pods after `after` of which `node` reports a status, each with the UID in the report. Fewer: there
+    /// are no more. A pod may be bound to another node.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn reported_pods(
+        &self,
+        node: &NodeName,
+        after: Option<&ResourceKey>,
+        limit: usize,
+    ) -> Result<Vec<(ResourceKey, String)>, EngineError> {
+        let reported = PodStatusFold::statuses(&*self.engine, node, after, limit)?;
+        Ok(reported.into_iter().map(|(pod, status)| (pod, status.uid)).collect())
+    }
+
     /// What `node` last reported of `pod`. The pod may be bound to another node.
     ///
     /// # Errors

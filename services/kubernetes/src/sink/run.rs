@@ -1,6 +1,7 @@
 //! The task of the sink: it collects what may have changed, asks for the plan, sends requests and takes
 //! their answers. The decisions are in `plan`, `queue`, `lease` and `pace`.
 
+mod foreign_statuses;
 mod mirroring;
 mod renewals;
 
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use self::foreign_statuses::StatusScan;
 use self::renewals::RenewalDone;
 use super::answer::{Answer, send, unsendable};
 use super::consequence::{Consequence, SentRequest, note_answer};
@@ -74,6 +76,7 @@ pub(super) struct SinkRun {
     policies: HashMap<NodeName, OfflinePolicy>,
     /// The node after which the next ones are looked at.
     looked_at: Option<NodeName>,
+    status_scan: StatusScan,
     leases: Leases,
     troubles: Troubles,
     shown_troubles: Troubles,
@@ -122,6 +125,7 @@ impl SinkRun {
             mirrors: Mirrors::default(),
             policies: HashMap::new(),
             looked_at: None,
+            status_scan: StatusScan::default(),
             leases: Leases::default(),
             troubles: Troubles::default(),
             shown_troubles: Troubles::default(),
@@ -154,6 +158,7 @@ impl SinkRun {
                     self.pace.look(now_ms);
                     self.events.look(now_ms);
                     self.look_at_presence();
+                    self.look_at_statuses();
                     self.show();
                 }
                 changed = self.progress.changed() => if changed.is_err() {

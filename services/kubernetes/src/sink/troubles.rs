@@ -22,6 +22,8 @@ pub(crate) struct Troubles {
     objects: BTreeMap<ObjectId, String>,
     /// The labels that nodes report and may not set.
     labels: BTreeMap<NodeName, String>,
+    /// A pod of another node of which a node reports a status, and that node.
+    statuses: BTreeMap<NodeName, (ResourceKey, NodeName)>,
     /// The last Event of a node that is not written, and why.
     events: BTreeMap<NodeName, String>,
     /// Why there is no answer, of the last request.
@@ -56,6 +58,33 @@ impl Troubles {
             let names: Vec<&str> = labels.iter().map(String::as_str).take(NAMES_MAX).collect();
             self.labels.insert(node.clone(), names.join(", "));
         }
+    }
+
+    /// A node reports the status of a pod that is bound to another node; `None`: of no such pod.
+    pub(crate) fn set_foreign_status(
+        &mut self,
+        node: &NodeName,
+        foreign: Option<(&ResourceKey, &NodeName)>,
+    ) {
+        match foreign {
+            None => drop(self.statuses.remove(node)),
+            Some((pod, of))
+                if self.statuses.len() < OBJECTS_MAX || self.names_statuses_of(node) =>
+            {
+                self.statuses.insert(node.clone(), (pod.clone(), of.clone()));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether a node is named because of a status.
+    pub(crate) fn names_statuses_of(&self, node: &NodeName) -> bool {
+        self.statuses.contains_key(node)
+    }
+
+    /// Nothing is known of the statuses of the other nodes any more.
+    pub(crate) fn retain_statuses(&mut self, is_there: impl Fn(&NodeName) -> bool) {
+        self.statuses.retain(|node, _| is_there(node));
     }
 
     /// An Event of a node is not written.
@@ -115,8 +144,16 @@ impl Troubles {
                 "Node {node} reports labels that a node may not set; they are left out: {labels}"
             )
         });
+        let statuses = self.statuses.iter().map(|(node, (pod, of))| {
+            format!(
+                "Node {node} reports the status of Pod {}/{}, which is bound to node {of}; it is not written to the cluster",
+                pod.namespace().unwrap_or_default(),
+                pod.name()
+            )
+        });
         let events = self.events.values().cloned();
-        forbidden.chain(objects).chain(labels).chain(events).chain(unanswered).collect()
+        let of_nodes = labels.chain(statuses).chain(events);
+        forbidden.chain(objects).chain(of_nodes).chain(unanswered).collect()
     }
 }
 
@@ -138,6 +175,15 @@ mod tests {
         troubles.refuse_event(&node, &"d/event/e.1".parse().expect("a key"), "not its own");
         let sentence = troubles.sentences().remove(2);
         assert!(sentence.contains("Event d/e.1 of node gw is not written"), "{sentence}");
+        let other: NodeName = "other".parse().expect("a name");
+        let foreign = "d/pod/web".parse().expect("a key");
+        troubles.set_foreign_status(&node, Some((&foreign, &other)));
+        let sentence = troubles.sentences().remove(2);
+        let named = "Node gw reports the status of Pod d/web, which is bound to node other";
+        assert!(sentence.starts_with(named), "{sentence}");
+        troubles.retain_statuses(|of| *of == node);
+        assert!(troubles.names_statuses_of(&node));
+        troubles.set_foreign_status(&node, None);
         troubles.allow(Purpose::PodStatus);
         troubles.clear(&pod);
         troubles.accept_event(&node);

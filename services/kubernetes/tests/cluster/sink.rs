@@ -8,6 +8,7 @@ mod edge;
 mod events;
 mod faults;
 mod faulty_proxy;
+mod foreign_statuses;
 mod kills;
 mod mirrors;
 mod observer;

@@ -123,6 +123,11 @@ impl Edge {
         self.report(ReportBody::PodStatus { pod: key(pod), uid: uid.to_owned(), status }).await;
     }
 
+    /// Reports that it does not have a pod any more.
+    pub(super) async fn report_removal(&self, pod: &str, uid: &str) {
+        self.report(ReportBody::PodStatusRemoved { pod: key(pod), uid: uid.to_owned() }).await;
+    }
+
     /// Reports that all containers of a pod under deletion have stopped.
     pub(super) async fn report_end(&self, pod: &str, uid: &str) {
         self.report(ReportBody::PodTerminated { pod: key(pod), uid: uid.to_owned() }).await;

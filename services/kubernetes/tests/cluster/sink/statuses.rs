@@ -75,6 +75,9 @@ async fn a_status_of_another_uid_or_of_another_nodes_pod_is_not_written() {
     for name in ["again", "of-victim"] {
         assert_eq!(api.get("pod", name).await["status"]["phase"], "Pending", "{name}");
     }
+    let named =
+        "Node hostile reports the status of Pod default/of-victim, which is bound to node victim";
+    running.sink_trouble(named).await;
     edge.report_status("again", &second, &running_status("10.2.3.4")).await;
     other.report_status("of-victim", &of_victim, &running_status("10.2.3.5")).await;
     for name in ["again", "of-victim"] {
