@@ -1,12 +1,10 @@
-//! A takeover that is not answered yet: the kinds that have still to catch up with the API. Pure.
+//! A takeover that is not answered yet: the kinds that have still to catch up with the API. Pure. It does not wait for a
+//! kind whose refusals last ([`REFUSALS_MAX`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::failure::REFUSALS_MAX;
 use crate::kind::Kind;
-
-/// Refusals of a kind after which a takeover does not wait for it: half a minute of them. A server that has just started
-/// may refuse what it allows a moment later.
-const REFUSALS_MAX: u32 = 4;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use headwater_event::{NodeName, ResourceKey};
 use headwater_object::Object;
 use headwater_telemetry::error_chain;
 
+use crate::failure::REFUSALS_MAX;
 use crate::fetches::{Fetch, Fetches};
 use crate::kind::{Kind, Usage};
 use crate::kind_objects::{KindObjects, Origin, Phase};
@@ -66,8 +67,10 @@ pub(crate) struct ClusterObjects<U> {
     uses: U,
     kinds: BTreeMap<Kind, KindObjects>,
     fetches: Fetches,
-    /// The requests that were refused and that nothing else repeats: the pods and attachments of nodes.
+    /// The requests that were refused.
     refused: BTreeSet<Fetch>,
+    /// How often in a row those of a kind were repeated.
+    refusals: BTreeMap<Kind, u32>,
     /// What the objects sent so far name; `None` once the first list is complete.
     named: Option<NamedObjects>,
     /// The objects that cannot be carried, and why.
@@ -102,6 +105,7 @@ impl<U: Uses> ClusterObjects<U> {
             kinds: BTreeMap::new(),
             fetches: Fetches::default(),
             refused: BTreeSet::new(),
+            refusals: BTreeMap::new(),
             named: Some(NamedObjects::default()),
             unfit: BTreeMap::new(),
             unfit_changed: false,
@@ -143,12 +147,13 @@ impl<U: Uses> ClusterObjects<U> {
         let Some(newer) = self.fetches.end(fetch) else { return Vec::new() };
         let kind = fetch.kind();
         let objects = match answer {
-            FetchAnswer::Objects(objects) => objects,
+            FetchAnswer::Objects(objects) => {
+                self.refusals.remove(&kind);
+                objects
+            }
             // The state of the kind names the reason.
             FetchAnswer::Refused => {
-                if !matches!(fetch, Fetch::Object(..)) {
-                    self.refused.insert(fetch.clone());
-                }
+                self.refused.insert(fetch.clone());
                 Vec::new()
             }
         };
@@ -250,13 +255,42 @@ impl<U: Uses> ClusterObjects<U> {
     pub(crate) fn forget_absent(&mut self) {
         self.fetches.retain_absent(&BTreeSet::new());
         for fetch in std::mem::take(&mut self.refused) {
-            let is_needed = match &fetch {
-                Fetch::PodsOf(node) => self.is_edge(node),
-                Fetch::Attachments | Fetch::Object(..) => true,
-            };
-            if is_needed {
-                self.fetches.add(fetch);
+            self.repeat(fetch);
+        }
+    }
+
+    /// Repeats the requests that were refused, for the first times: a server that has just started refuses what it allows
+    /// some seconds later. Returns whether [`ClusterObjects::look`] has to be called.
+    pub(crate) fn retry_refused(&mut self) -> bool {
+        let lasts = |fetch: &Fetch| {
+            self.refusals.get(&fetch.kind()).is_some_and(|refusals| *refusals >= REFUSALS_MAX)
+        };
+        let again: Vec<Fetch> =
+            self.refused.iter().filter(|fetch| !lasts(fetch)).cloned().collect();
+        let kinds: BTreeSet<Kind> = again.iter().map(Fetch::kind).collect();
+        for kind in kinds {
+            *self.refusals.entry(kind).or_default() += 1;
+        }
+        let has_some = !again.is_empty();
+        for fetch in again {
+            self.refused.remove(&fetch);
+            self.repeat(fetch);
+        }
+        has_some
+    }
+
+    /// Repeats a request that was refused. An object is requested again if it is missing.
+    fn repeat(&mut self, fetch: Fetch) {
+        let is_needed = match &fetch {
+            Fetch::PodsOf(node) => self.is_edge(node),
+            Fetch::Attachments => true,
+            Fetch::Object(_, key) => {
+                self.fetches.forget_absent(key);
+                false
             }
+        };
+        if is_needed {
+            self.fetches.add(fetch);
         }
     }
 

@@ -55,6 +55,10 @@ pub(crate) enum FailureKind {
     Passing,
 }
 
+/// Refusals in a row before one counts as lasting until a person acts. An API server that has just started refuses what it
+/// allows some seconds later: it has not read the roles yet.
+pub(crate) const REFUSALS_MAX: u32 = 10;
+
 const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
@@ -88,6 +92,11 @@ impl RequestError {
             Self::Ended { code, .. } => Some(*code),
             _ => None,
         }
+    }
+
+    /// Whether what was asked for does not exist, or is not served.
+    pub(crate) fn is_absence(&self) -> bool {
+        self.code() == Some(NOT_FOUND)
     }
 
     /// What to do about it.

@@ -135,6 +135,11 @@ impl Fetches {
         self.absent.insert(key);
     }
 
+    /// Forgets that an object does not exist, or may not be read.
+    pub(crate) fn forget_absent(&mut self, key: &ResourceKey) {
+        self.absent.remove(key);
+    }
+
     /// Forgets absent objects that are not missing.
     pub(crate) fn retain_absent(&mut self, missing: &BTreeSet<ResourceKey>) {
         self.absent.retain(|key| missing.contains(key));

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::access::Connection;
-use crate::failure::{FailureKind, RequestError, send};
+use crate::failure::{FailureKind, REFUSALS_MAX, RequestError, send};
 use crate::kind::Kind;
 use crate::raw_object::RawObject;
 use crate::reflector::{Event, NextRequest, Reflector, Step};
@@ -113,6 +113,8 @@ pub(crate) struct KindWatch {
     pub(crate) behind: Option<u64>,
     /// News that the source has not taken: an order may interrupt a turn between two of them.
     pub(crate) unsent: VecDeque<KindMessage>,
+    /// Refusals in a row.
+    pub(crate) refusals: u32,
 }
 
 /// The receiver of the messages is gone: the source ends.
@@ -153,7 +155,7 @@ impl KindWatch {
                 turn = self.turn(&mut reflector) => turn,
             };
             match turn {
-                Ok(()) => pause = PAUSE_MIN,
+                Ok(()) => (pause, self.refusals) = (PAUSE_MIN, 0),
                 Err(Setback::Ended) => return,
                 Err(Setback::Failed(error)) => {
                     if self.fail(&mut reflector, &error, pause).await.is_err() {
@@ -306,7 +308,9 @@ impl KindWatch {
         error: &RequestError,
         pause: Duration,
     ) -> Result<(), SourceEnd> {
-        let pause = match error.kind() {
+        let kind = error.kind();
+        self.refusals = if kind == FailureKind::Refused { self.refusals + 1 } else { 0 };
+        let pause = match kind {
             FailureKind::Expired => {
                 // The usual end of a long absence, and no failure.
                 let kind = self.kind.plural();
@@ -316,9 +320,7 @@ impl KindWatch {
             }
             kind => {
                 let is_refused = kind == FailureKind::Refused;
-                // A server that has just started refuses what it allows some seconds later.
-                let lasts = is_refused && pause >= PAUSE_MAX;
-                let pause = if lasts { REFUSED_PAUSE } else { pause };
+                let pause = if self.refusals > REFUSALS_MAX { REFUSED_PAUSE } else { pause };
                 let cause = error.describe(&self.connection.server);
                 self.say(KindNews::Failed { cause, is_refused, pause }).await?;
                 pause
@@ -404,6 +406,7 @@ mod tests {
             begun: KindOrders::default(),
             behind: None,
             unsent: VecDeque::new(),
+            refusals: 0,
         };
         (watch, orders, taken)
     }

@@ -74,6 +74,7 @@ mod kind_watch;
 mod kubelet_address;
 mod mirror_pod;
 mod node_object;
+mod object_requests;
 mod offline;
 mod plugin_credentials;
 mod pod_status;

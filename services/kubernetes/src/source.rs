@@ -18,19 +18,20 @@ use headwater_controller::{
 use headwater_object::Object;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
 
 use crate::access::{AccessError, Connection};
 use crate::act_as::ActAs;
 use crate::catch_up::CatchUp;
 use crate::cluster_objects::{Change, ClusterObjects, FetchAnswer};
 use crate::cluster_view::ClusterView;
-use crate::failure::{FailureKind, RequestError, send};
+use crate::failure::RequestError;
 use crate::fetches::Fetch;
 use crate::kind::Kind;
 use crate::kind_watch::{KindMessage, KindNews, KindOrders, KindWatch};
+use crate::object_requests::request_objects;
 use crate::reflector::Step;
-use crate::request::{self, Page, Selection};
+use crate::request::Selection;
 use crate::rights_review::{REVIEW_INTERVAL, RightsReview};
 use crate::server::{
     LOOK_INTERVAL, ServerHistory, ServerLook, ServerRefusal, Verdict, check_version, identity_key,
@@ -44,13 +45,6 @@ const RIGHTS: &str = "rights";
 
 /// The messages of watches that may wait: enough to hide a page, few beside the objects held.
 const MESSAGES_MAX: usize = 64;
-
-/// How long a request for objects may take.
-const FETCH_WITHIN: Duration = Duration::from_secs(10);
-
-/// The pauses of a request for objects that failed, doubled from the first to the last.
-const FETCH_PAUSE_MIN: Duration = Duration::from_millis(100);
-const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The pause before the server is looked at again at the start.
 const START_PAUSE: Duration = Duration::from_secs(1);
@@ -318,7 +312,7 @@ impl Running {
                     if tick % TICKS_PER_SWEEP == 0 {
                         self.objects.forget_unused();
                     }
-                    if self.objects.awaits_delivery() {
+                    if self.objects.retry_refused() || self.objects.awaits_delivery() {
                         self.look();
                     }
                 }
@@ -474,6 +468,7 @@ impl Running {
             begun: self.orders,
             behind: None,
             unsent: VecDeque::new(),
+            refusals: 0,
         }
     }
 
@@ -544,7 +539,7 @@ impl Running {
         while let Some(fetch) = self.objects.next_fetch() {
             let connection = self.connection.clone();
             self.requests.spawn(async move {
-                let answer = fetched(&connection, &fetch).await;
+                let answer = request_objects(&connection, &fetch).await;
                 Done::Fetched(fetch, answer)
             });
         }
@@ -658,38 +653,4 @@ impl Running {
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-/// Requests objects, again after each failure.
-async fn fetched(connection: &Connection, fetch: &Fetch) -> FetchAnswer {
-    let mut pause = FETCH_PAUSE_MIN;
-    loop {
-        let answer = timeout(FETCH_WITHIN, request_objects(connection, fetch)).await;
-        match answer.unwrap_or(Err(RequestError::Silent(FETCH_WITHIN))) {
-            Ok(objects) => return FetchAnswer::Objects(objects),
-            Err(error) if error.kind() == FailureKind::Refused => return FetchAnswer::Refused,
-            Err(error) => {
-                let error = error.describe(&connection.server);
-                tracing::debug!(?fetch, error, "a request for objects failed");
-            }
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(FETCH_PAUSE_MAX);
-    }
-}
-
-async fn request_objects(
-    connection: &Connection,
-    fetch: &Fetch,
-) -> Result<Vec<crate::raw_object::RawObject>, RequestError> {
-    let client = &connection.client;
-    let selection = match fetch {
-        Fetch::Object(kind, key) => {
-            return Ok(vec![send(client, request::object(*kind, key)?).await?]);
-        }
-        Fetch::PodsOf(node) => Selection::with_field("spec.nodeName", node.as_str()),
-        Fetch::Attachments => Selection::default(),
-    };
-    let page: Page = send(client, request::list(fetch.kind(), &selection)?).await?;
-    Ok(page.items().1)
 }

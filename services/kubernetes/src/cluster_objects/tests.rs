@@ -212,6 +212,38 @@ fn the_pods_of_a_node_that_may_not_be_read_just_now_are_requested_again() {
 }
 
 #[test]
+fn a_request_that_is_refused_is_repeated_every_second_at_first_and_later_at_each_look() {
+    let mut world = World::following();
+    let wanted = ["d/configmap/c"];
+    world.want(&wanted);
+    let pods = Fetch::PodsOf("gw-2".parse().expect("a name"));
+    world.step(Kind::Node, Step::Apply(node("gw-2")));
+    for round in 0..=REFUSALS_MAX {
+        let requested = world.fetches();
+        assert_eq!(requested, [of_config("c"), pods.clone(), Fetch::Attachments], "{round}");
+        for fetch in requested {
+            world.objects.fetched(&fetch, FetchAnswer::Refused);
+        }
+        world.want(&wanted);
+        assert_eq!(world.fetches(), [], "not at once");
+        assert_eq!(world.objects.retry_refused(), round < REFUSALS_MAX);
+        world.want(&wanted);
+    }
+    assert_eq!(world.fetches(), [], "it lasts");
+    world.objects.forget_absent();
+    world.want(&wanted);
+    assert_eq!(world.fetches().len(), 3, "at each look");
+    assert_eq!(world.answer(&of_config("c"), Vec::new()), [""; 0]);
+    world.objects.fetched(&pods, FetchAnswer::Refused);
+    assert!(!world.objects.retry_refused(), "that of pods lasts still");
+    world.want(&[]);
+    world.want(&wanted);
+    assert_eq!(world.fetches(), [of_config("c")]);
+    world.objects.fetched(&of_config("c"), FetchAnswer::Refused);
+    assert!(world.objects.retry_refused(), "that of ConfigMaps is the first one again");
+}
+
+#[test]
 fn a_pod_that_is_deleted_while_the_pods_of_its_node_are_requested_stays_deleted() {
     let mut world = World::following();
     world.step(Kind::Node, Step::Apply(node("gw-2")));

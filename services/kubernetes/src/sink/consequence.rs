@@ -154,9 +154,9 @@ fn try_again(memory: &mut ObjectMemory, now_ms: u64) -> Option<Consequence> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::memory::FORBIDDEN_TRIES;
     use super::super::plan::NO_CONTENT;
     use super::*;
+    use crate::failure::REFUSALS_MAX;
 
     fn sent(purpose: Purpose, order: Option<u64>) -> SentRequest {
         SentRequest { purpose, content: *NO_CONTENT, order, shown: *NO_CONTENT }
@@ -226,7 +226,7 @@ mod tests {
         }
         let mut now_ms = 0;
         let mut pauses = Vec::new();
-        for _ in 0..=FORBIDDEN_TRIES {
+        for _ in 0..=REFUSALS_MAX {
             note_answer(&mut memory, sent, &Answer::Forbidden(String::new()), now_ms);
             pauses.push(memory.not_before_ms - now_ms);
             now_ms = memory.not_before_ms;

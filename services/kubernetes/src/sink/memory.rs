@@ -5,6 +5,7 @@ use headwater_event::ReportId;
 use super::answer::AnswerPart;
 use super::plan::{NodeInputs, Step};
 use crate::digest::Digest;
+use crate::failure::REFUSALS_MAX;
 use crate::pod_status::OwnedStatus;
 
 /// What a request is for.
@@ -45,12 +46,9 @@ pub(crate) enum Purpose {
 const PAUSE_MIN_MS: u64 = 200;
 const PAUSE_MAX_MS: u64 = 4_000;
 
-/// The pause after a refusal that lasts until a person acts.
+/// The pause after a refusal that lasts until a person acts. With the usual pauses, [`REFUSALS_MAX`] of them span half a
+/// minute.
 pub(crate) const FORBIDDEN_PAUSE_MS: u64 = 60_000;
-
-/// Refusals in a row for want of a right before that pause. With the usual pauses they span half a minute: an API server
-/// that has just started refuses what it allows some seconds later.
-pub(crate) const FORBIDDEN_TRIES: u32 = 10;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -237,7 +235,7 @@ impl ObjectMemory {
     pub(crate) fn note_forbidden(&mut self, now_ms: u64) -> u32 {
         self.note_failure(now_ms);
         self.forbidden += 1;
-        if self.forbidden > FORBIDDEN_TRIES {
+        if self.forbidden > REFUSALS_MAX {
             self.pause(now_ms, FORBIDDEN_PAUSE_MS);
         }
         self.forbidden
