@@ -115,6 +115,8 @@ pub(crate) struct KindWatch {
     pub(crate) unsent: VecDeque<KindMessage>,
     /// Refusals in a row.
     pub(crate) refusals: u32,
+    /// Whether another server may answer: a request failed, or a watch ended before its time.
+    pub(crate) is_unsure: bool,
 }
 
 /// The receiver of the messages is gone: the source ends.
@@ -183,6 +185,10 @@ impl KindWatch {
     /// Sends the next request of the reflector, and takes its answer.
     async fn turn(&mut self, reflector: &mut Reflector) -> Result<(), Setback> {
         self.send_unsent().await?;
+        if (self.is_unsure || reflector.begins_again()) && !self.is_same_cluster().await? {
+            return Err(Setback::Ended);
+        }
+        self.is_unsure = false;
         match reflector.next().clone() {
             NextRequest::Page { token } => self.page(reflector, token.as_deref()).await,
             NextRequest::Watch { version } => self.watch(reflector, &version).await,
@@ -194,9 +200,6 @@ impl KindWatch {
         reflector: &mut Reflector,
         token: Option<&str>,
     ) -> Result<(), Setback> {
-        if reflector.begins_again() && !self.is_same_cluster().await? {
-            return Err(Setback::Ended);
-        }
         let request =
             request::page(self.kind, &self.selection, token).map_err(RequestError::from)?;
         let answer = timeout(ANSWER_WITHIN, send::<Page>(&self.connection.client, request)).await;
@@ -253,6 +256,7 @@ impl KindWatch {
                 self.check_caught_up(version, present).await?;
             }
         }
+        self.is_unsure = began.elapsed() < Duration::from_secs(seconds.into());
         if began.elapsed() < WATCH_MIN {
             sleep(WATCH_MIN).await;
         }
@@ -290,8 +294,8 @@ impl KindWatch {
         Ok(())
     }
 
-    /// Whether the server is still one of the same cluster. Before a list is believed that may remove
-    /// objects, this is certain.
+    /// Whether the server is still one of the same cluster. Before a list is believed that may remove objects, and before
+    /// a watch goes on at a server that may be another one, this is certain.
     async fn is_same_cluster(&mut self) -> Result<bool, Setback> {
         let found = look(&self.connection.client).await?.cluster;
         if *found == *self.cluster {
@@ -308,6 +312,7 @@ impl KindWatch {
         error: &RequestError,
         pause: Duration,
     ) -> Result<(), SourceEnd> {
+        self.is_unsure = true;
         let kind = error.kind();
         self.refusals = if kind == FailureKind::Refused { self.refusals + 1 } else { 0 };
         let pause = match kind {
@@ -407,6 +412,7 @@ mod tests {
             behind: None,
             unsent: VecDeque::new(),
             refusals: 0,
+            is_unsure: false,
         };
         (watch, orders, taken)
     }

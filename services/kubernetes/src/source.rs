@@ -469,6 +469,7 @@ impl Running {
             behind: None,
             unsent: VecDeque::new(),
             refusals: 0,
+            is_unsure: false,
         }
     }
 

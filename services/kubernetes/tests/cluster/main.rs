@@ -9,6 +9,7 @@ mod failures;
 mod follow;
 mod identity;
 mod in_memory;
+mod other_server;
 mod recovery;
 mod roles;
 mod sink;
