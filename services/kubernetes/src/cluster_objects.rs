@@ -7,7 +7,7 @@
 //!   the objects sent so far name; afterwards, what the controller wants. An object that is wanted and
 //!   was dropped before is requested.
 //! - **An object that cannot be carried** leaves what was sent of it before in place, and is named as
-//!   long as that holds.
+//!   long as that holds. A Secret of a type that no list has counts as absent, and is named while it is missing.
 //!
 //! Nothing depends on the order of two watches, because none exists.
 
@@ -75,6 +75,8 @@ pub(crate) struct ClusterObjects<U> {
     named: Option<NamedObjects>,
     /// The objects that cannot be carried, and why.
     unfit: BTreeMap<(Kind, String), UnfitObject>,
+    /// The objects that are missing and of a type that the controller leaves out, with their names and types.
+    left_out: BTreeMap<ResourceKey, String>,
     /// Whether `unfit` has changed since [`ClusterObjects::take_unfit_change`].
     unfit_changed: bool,
     /// Whether an object that is missing may still be on its way to the controller.
@@ -106,6 +108,7 @@ impl<U: Uses> ClusterObjects<U> {
             fetches: Fetches::default(),
             refused: BTreeSet::new(),
             refusals: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             named: Some(NamedObjects::default()),
             unfit: BTreeMap::new(),
             unfit_changed: false,
@@ -157,6 +160,7 @@ impl<U: Uses> ClusterObjects<U> {
                 Vec::new()
             }
         };
+        let objects = self.without_left_out(kind, fetch, objects);
         if let Fetch::Object(_, key) = fetch
             && objects.is_empty()
             && !newer.contains(key)
@@ -217,6 +221,9 @@ impl<U: Uses> ClusterObjects<U> {
         }
         let missing: BTreeSet<ResourceKey> = missing.into_iter().collect();
         self.fetches.retain_absent(&missing);
+        let before = self.left_out.len();
+        self.left_out.retain(|key, _| missing.contains(key));
+        self.unfit_changed |= self.left_out.len() != before;
         self.awaits_delivery = false;
         for key in missing {
             let Some(kind) = Kind::of_key(key.kind()) else { continue };
@@ -320,7 +327,8 @@ impl<U: Uses> ClusterObjects<U> {
 
     /// The objects that cannot be carried, in words.
     pub(crate) fn unfit(&self) -> impl Iterator<Item = String> {
-        self.unfit.iter().map(|((_, name), unfit)| format!("{name}: {}", unfit.reason))
+        let unfit = self.unfit.iter().map(|((_, name), unfit)| format!("{name}: {}", unfit.reason));
+        unfit.chain(self.left_out.values().cloned())
     }
 
     fn apply(&mut self, kind: Kind, raw: RawObject) -> Vec<Change> {
@@ -379,6 +387,35 @@ impl<U: Uses> ClusterObjects<U> {
         let may_be_there = kind.usage() == Usage::Named && self.uses.is_used(&key);
         if is_sent || (may_be_there && !self.has(kind, &key)) {
             return self.gone(kind, key, raw.uid().to_owned());
+        }
+        Vec::new()
+    }
+
+    /// The objects in an answer but those of types that are left out. Neither lists nor watches have these, so they count as
+    /// absent, and are named.
+    fn without_left_out(
+        &mut self,
+        kind: Kind,
+        fetch: &Fetch,
+        objects: Vec<RawObject>,
+    ) -> Vec<RawObject> {
+        let Fetch::Object(_, key) = fetch else { return objects };
+        let left_out = objects.iter().find(|raw| kind.leaves_out(raw)).map(|raw| {
+            let of_type = raw.value()["type"].as_str().unwrap_or_default();
+            format!(
+                "{}: pods name it, and no edge gets Secrets of the type {of_type}; give it another type",
+                raw.described(kind)
+            )
+        });
+        let Some(text) = left_out else {
+            self.unfit_changed |= self.left_out.remove(key).is_some();
+            return objects;
+        };
+        let known = self.left_out.get(key);
+        let has_room = known.is_some() || self.left_out.len() < UNFIT_MAX;
+        if has_room && known != Some(&text) {
+            self.left_out.insert(key.clone(), text);
+            self.unfit_changed = true;
         }
         Vec::new()
     }

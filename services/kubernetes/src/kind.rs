@@ -2,6 +2,7 @@
 
 use headwater_object::{OBJECT_TYPES, ObjectType};
 
+use crate::raw_object::RawObject;
 use crate::settings::KubernetesSettings;
 
 /// A kind of objects.
@@ -41,6 +42,7 @@ pub(crate) const IDENTITY_NAMESPACE: &str = "kube-system";
 
 /// Neither releases of Helm, which are large and many, nor tokens by which nodes join the cluster.
 const SECRET_FIELDS: &str = "type!=helm.sh/release.v1,type!=bootstrap.kubernetes.io/token";
+const SECRET_TYPES_LEFT_OUT: [&str; 2] = ["helm.sh/release.v1", "bootstrap.kubernetes.io/token"];
 
 impl Kind {
     /// Every kind.
@@ -159,6 +161,12 @@ impl Kind {
             _ => None,
         }
     }
+
+    /// Whether the field selector of the kind leaves this object out. A request for one object has no selector.
+    pub(crate) fn leaves_out(self, object: &RawObject) -> bool {
+        let of_type = object.value()["type"].as_str();
+        self == Self::Secret && of_type.is_some_and(|it| SECRET_TYPES_LEFT_OUT.contains(&it))
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +180,8 @@ mod tests {
             assert_eq!(Kind::of_key(kind.name()), Some(kind));
             assert!(kind.wave() < Kind::WAVES);
         }
+        let left_out = SECRET_TYPES_LEFT_OUT.map(|it| format!("type!={it}"));
+        assert_eq!(Kind::Secret.fields(), Some(&*left_out.join(",")));
         assert_eq!(Kind::Namespace.fields(), Some(&*format!("metadata.name={IDENTITY_NAMESPACE}")));
     }
 }

@@ -244,6 +244,37 @@ fn a_request_that_is_refused_is_repeated_every_second_at_first_and_later_at_each
 }
 
 #[test]
+fn a_secret_of_a_type_that_no_list_has_counts_as_absent_and_is_named_while_it_is_missing() {
+    let mut world = World::following();
+    let secret = |of_type: &str, version| raw("s", "u1", version, json!({"type": of_type}));
+    let fetch = Fetch::Object(Kind::Secret, key("d/secret/s"));
+    world.want(&["d/secret/s"]);
+    assert_eq!(world.fetches(), [fetch.clone()]);
+    assert_eq!(world.answer(&fetch, vec![secret("helm.sh/release.v1", 5)]), [""; 0]);
+    assert!(world.objects.take_unfit_change());
+    let named: Vec<String> = world.objects.unfit().collect();
+    assert!(named[0].starts_with("Secret d/s: ") && named[0].contains("helm.sh"), "{named:?}");
+    assert_eq!(world.list(Kind::Secret, Vec::new()), [""; 0]);
+    world.objects.forget_absent();
+    world.want(&["d/secret/s"]);
+    assert_eq!(world.fetches(), [fetch.clone()], "at each look");
+    world.answer(&fetch, vec![secret("helm.sh/release.v1", 5)]);
+    assert!(!world.objects.take_unfit_change() && world.objects.unfit().count() == 1);
+    world.objects.forget_absent();
+    world.want(&["d/secret/s"]);
+    assert_eq!(world.fetches(), [fetch.clone()]);
+    assert_eq!(world.answer(&fetch, vec![secret("Opaque", 7)]), ["+d/secret/s"]);
+    assert!(world.objects.take_unfit_change() && world.objects.unfit().count() == 0);
+    world.step(Kind::Secret, Step::Delete(secret("Opaque", 8)));
+    world.want(&["d/secret/s"]);
+    assert_eq!(world.fetches(), [fetch.clone()]);
+    world.answer(&fetch, vec![secret("helm.sh/release.v1", 9)]);
+    assert_eq!(world.objects.unfit().count(), 1);
+    world.want(&[]);
+    assert!(world.objects.unfit().count() == 0 && world.objects.take_unfit_change());
+}
+
+#[test]
 fn a_pod_that_is_deleted_while_the_pods_of_its_node_are_requested_stays_deleted() {
     let mut world = World::following();
     world.step(Kind::Node, Step::Apply(node("gw-2")));

@@ -198,6 +198,17 @@ mod tests {
     }
 
     #[test]
+    fn a_status_of_what_the_server_does_not_know_waits_for_another_version() {
+        for purpose in [Purpose::PodStatus, Purpose::NodeStatus, Purpose::Tolerations] {
+            let (memory, consequences) = twice(purpose, &Answer::Absent);
+            assert_eq!(consequences, [Consequence::None, Consequence::None]);
+            assert!(memory.is_settled(purpose, *NO_CONTENT, Some(7)), "{purpose:?}");
+            assert!(!memory.is_settled(purpose, *NO_CONTENT, Some(8)), "{purpose:?}");
+            assert_eq!((memory.failures(), memory.not_before_ms), (0, 0), "{purpose:?}");
+        }
+    }
+
+    #[test]
     fn a_mirror_of_a_node_that_the_server_may_not_know_yet_is_created_soon() {
         let (memory, consequences) = twice(Purpose::CreateMirror, &Answer::Absent);
         let [first, Consequence::Refused(reason)] = consequences else {

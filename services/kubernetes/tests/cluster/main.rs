@@ -9,6 +9,7 @@ mod failures;
 mod follow;
 mod identity;
 mod in_memory;
+mod not_followed;
 mod other_server;
 mod recovery;
 mod roles;
