@@ -309,9 +309,16 @@ impl<U: Uses> ClusterObjects<U> {
         self.forget_absent();
     }
 
-    /// Whether the answer to a request on its way does not count.
-    pub(crate) fn is_outdated(&self, fetch: &Fetch) -> bool {
-        self.fetches.is_outdated(fetch)
+    /// The objects in the answer to a request on its way of which no list and no watch has spoken since.
+    pub(crate) fn newest<'a>(
+        &'a self,
+        fetch: &'a Fetch,
+        objects: &'a [RawObject],
+    ) -> impl Iterator<Item = &'a RawObject> {
+        let is_newest = |raw: &RawObject| {
+            raw.key(fetch.kind()).is_ok_and(|key| !self.fetches.is_outdated(fetch, &key))
+        };
+        objects.iter().filter(move |raw| is_newest(raw))
     }
 
     /// The next request to send.

@@ -78,8 +78,8 @@ impl ClusterView {
     }
 
     /// Applies pods that were requested by themselves.
-    pub(crate) fn requested(&self, pods: &[RawObject]) {
-        self.change(|objects| pods.iter().for_each(|pod| objects.apply_pod(pod)));
+    pub(crate) fn requested<'a>(&self, pods: impl Iterator<Item = &'a RawObject>) {
+        self.change(|objects| pods.for_each(|pod| objects.apply_pod(pod)));
     }
 
     /// Applies the object with which the API answered a request to write it. Of a Node that is not here it counts only if

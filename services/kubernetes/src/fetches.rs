@@ -90,9 +90,10 @@ impl Fetches {
         Some(ended.newer)
     }
 
-    /// Whether the answer to a request on its way does not count.
-    pub(crate) fn is_outdated(&self, fetch: &Fetch) -> bool {
-        self.running.get(fetch).is_some_and(|running| running.is_outdated)
+    /// Whether the answer to a request on its way does not count, at all or for the object at `key`.
+    pub(crate) fn is_outdated(&self, fetch: &Fetch, key: &ResourceKey) -> bool {
+        let running = self.running.get(fetch);
+        running.is_some_and(|running| running.is_outdated || running.newer.contains(key))
     }
 
     /// Notes that the history of the API went back: an answer may be of the lost one.

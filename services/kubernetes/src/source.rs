@@ -282,10 +282,8 @@ impl Running {
                 Some(done) = self.requests.join_next() => {
                     match done.map_err(|error| SourceError::task_ended("request", error))? {
                         Done::Fetched(fetch, answer) => {
-                            if let (Fetch::PodsOf(_), FetchAnswer::Objects(pods)) = (&fetch, &answer)
-                                && !self.objects.is_outdated(&fetch)
-                            {
-                                self.view.requested(pods);
+                            if let (Fetch::PodsOf(_), FetchAnswer::Objects(pods)) = (&fetch, &answer) {
+                                self.view.requested(self.objects.newest(&fetch, pods));
                             }
                             let changes = self.objects.fetched(&fetch, answer);
                             self.send(changes).await?;

@@ -281,6 +281,8 @@ fn a_pod_that_is_deleted_while_the_pods_of_its_node_are_requested_stays_deleted(
     let pods = world.fetches().remove(0);
     assert_eq!(world.step(Kind::Pod, Step::Delete(pod("a", "gw-2", "c", 7))), [""; 0]);
     let answer = vec![pod("a", "gw-2", "c", 5), pod("b", "gw-2", "c", 6)];
+    let newest: Vec<&str> = world.objects.newest(&pods, &answer).map(RawObject::name).collect();
+    assert_eq!(newest, ["b"], "for the view of the sink, too");
     assert_eq!(world.answer(&pods, answer), ["+d/pod/b"]);
 }
 
