@@ -107,6 +107,8 @@ pub enum Restart {
     Kept,
     /// The machine restarted: no sandbox is ready, and no container runs.
     Lost,
+    /// Its folder was emptied: there is no sandbox, and no container. The images are there.
+    Emptied,
 }
 
 impl Twin {
@@ -140,10 +142,12 @@ impl Twin {
     /// The socket cannot be bound.
     pub async fn restart(&mut self, restart: Restart) -> Result<(), LabError> {
         self.stop().await;
-        if restart == Restart::Lost {
-            self.shared.state().lose_all();
-            self.shared.ends.send_modify(|ends| *ends += 1);
+        match restart {
+            Restart::Kept => {}
+            Restart::Lost => self.shared.state().lose_all(),
+            Restart::Emptied => self.shared.state().remove_all(),
         }
+        self.shared.ends.send_modify(|ends| *ends += 1);
         self.server = Some(serve(&self.shared, &self.socket)?);
         Ok(())
     }

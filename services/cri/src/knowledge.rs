@@ -14,7 +14,8 @@
 //! - *No code is made up at once.* A list says that a run has ended, and not how. Until an event or a status says it, the end is
 //!   pending ([`Phase::EndPending`]): the run does not run, and nothing takes its place. The pod worker gives up after minutes
 //!   ([`GIVEN_UP`]): nothing takes that back, because it was reported.
-//! - A list replaces everything except what changed after the list began.
+//! - A list replaces everything except what changed after the list began. A run that it lacks is forgotten: the runtime does not
+//!   have it any more, and the pod worker makes up its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

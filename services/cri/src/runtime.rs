@@ -434,7 +434,7 @@ impl Runtime for CriRuntime {
             let latest = knowledge.runs_of(&pod.uid, name).pop();
             latest.map(|(id, run)| (id.to_owned(), run.clone()))
         });
-        let mut attempt = match &latest {
+        let attempt = match &latest {
             None => 0,
             // A start with an unknown outcome has made it.
             Some((id, run)) if run.phase == Phase::Created => {
@@ -450,10 +450,9 @@ impl Runtime for CriRuntime {
             }
             Some((_, run)) => run.attempt + 1,
         };
-        // The process of a start that was undone may have run: the number is that of one run only.
-        while inner.files.is_starting(&pod.uid, name, attempt) {
-            attempt += 1;
-        }
+        // The process of a start that was undone may have run, and the runtime may have lost runs: the number is that of one
+        // run only.
+        let attempt = attempt.max(inner.files.next_attempt(&pod.uid, name));
         let request = self.container_request(pod, spec, launch, attempt, sandbox.clone()).await?;
         let log = inner.files.log(pod, name, attempt);
         let id = self.create(&pod.uid, name, attempt, request).await;

@@ -192,6 +192,13 @@ impl State {
         }
     }
 
+    /// Removes all sandboxes and containers. No process of theirs goes on.
+    pub(super) fn remove_all(&mut self) {
+        self.sandboxes.clear();
+        self.containers.clear();
+        self.names.clear();
+    }
+
     fn new_id(&mut self) -> String {
         self.ids += 1;
         format!("{:064x}", self.ids)

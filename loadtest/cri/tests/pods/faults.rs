@@ -5,6 +5,7 @@ use std::time::Duration;
 use headwater_cri_lab::{
     BUSYBOX_IMAGE, Containerd, Fault, FaultRates, Life, PullOutcome, Restart, Twin,
 };
+use headwater_edged::runtime::UNOBSERVED;
 use serde_json::Value;
 
 use crate::bench::{
@@ -290,4 +291,70 @@ async fn a_container_without_a_status_hides_no_other_and_starts_no_second_time()
     bench.delete(&bench.pod("damaged", "")).await;
     assert_eq!(twin.starts("damaged"), 1);
     edged.stop().await;
+}
+
+/// Whether the containers of the status were restarted so many times, and the init container has done its part.
+fn runs_after(status: &Value, restarts: u32) -> bool {
+    is_running(status)
+        && status["containerStatuses"][0]["restartCount"] == restarts
+        && status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_runtime_loses_while_it_is_away_runs_again_in_a_new_sandbox_or_goes() {
+    /// More than the runs of which the runtime keeps the containers.
+    const RESTARTS: u32 = 3;
+    if !Containerd::is_possible() {
+        return;
+    }
+    for restart in [Restart::Lost, Restart::Emptied] {
+        let (_scratch, mut twin, bench, edged) = on_a_twin().await;
+        twin.set_life("init", Life::Exit { code: 0, tenths: 0 });
+        let mut web = bench.pod("web", "");
+        let mut init = web["spec"]["containers"][0].clone();
+        init["name"] = "init".into();
+        web["spec"]["initContainers"] = vec![init].into();
+        let going = bench.pod("going", "");
+        let mut job = bench.pod("job", "");
+        job["spec"]["restartPolicy"] = "Never".into();
+        [&web, &going, &job].iter().for_each(|pod| bench.edge.apply(pod));
+        for restarts in 0..RESTARTS {
+            bench.status("web", "a running pod", |status| runs_after(status, restarts)).await;
+            twin.end("web", 3).await;
+        }
+        bench.status("web", "a running pod", |status| runs_after(status, RESTARTS)).await;
+        for name in ["going", "job"] {
+            bench.status(name, "a running pod", is_running).await;
+        }
+        let before: Vec<String> = twin.sandboxes().into_iter().map(|it| it.id).collect();
+
+        twin.stop().await;
+        bench.ask_for_end(&going);
+        twin.restart(restart).await.expect("it serves again");
+        let again = |status: &Value| runs_after(status, RESTARTS + 1);
+        bench.status("web", "the pod in a new sandbox", again).await;
+        let new = twin.containers().into_iter().filter(|it| !before.contains(&it.pod_sandbox_id));
+        let mut new: Vec<_> =
+            new.filter_map(|it| it.metadata).map(|it| (it.name, it.attempt)).collect();
+        new.sort();
+        let expected = [("init".to_owned(), 1), ("web".to_owned(), RESTARTS + 1)];
+        assert_eq!((new, twin.starts("init")), (expected.to_vec(), 2), "{restart:?}");
+        bench.delete(&going).await;
+        let has_failed = |status: &Value| status["phase"] == "Failed";
+        let status = bench.status("job", "its end", has_failed).await;
+        let end = &status["containerStatuses"][0]["state"]["terminated"];
+        if restart == Restart::Emptied {
+            assert_eq!(
+                (end["exitCode"].as_i64(), end["reason"].as_str()),
+                (Some(137), Some(UNOBSERVED))
+            );
+        }
+        assert_eq!(twin.starts("job"), 1);
+        for pod in [&web, &job] {
+            bench.delete(pod).await;
+        }
+        let nothing = async || (names(&twin) == (vec![], vec![])).then_some(());
+        assert!(until(nothing).await.is_some(), "{restart:?}: left: {:?}", names(&twin));
+        edged.stop().await;
+    }
 }

@@ -348,9 +348,15 @@ impl PodFiles {
         .await
     }
 
-    /// Whether the start of a run was, or may have been, asked of the runtime.
-    pub fn is_starting(&self, pod: &PodUid, container: &str, attempt: u32) -> bool {
-        self.0.paths.run(pod, container, attempt).join(STARTING_FILE).exists()
+    /// The number after those of all runs whose start was, or may have been, asked of the runtime. The runtime may not have
+    /// them any more.
+    pub fn next_attempt(&self, pod: &PodUid, container: &str) -> u32 {
+        let runs = self.0.paths.containers(pod).join(container);
+        let asked = entries(&runs).unwrap_or_default().into_iter().filter_map(|run| {
+            let attempt: u32 = run.file_name().to_str()?.parse().ok()?;
+            run.path().join(STARTING_FILE).exists().then_some(attempt)
+        });
+        asked.max().map_or(0, |latest| latest.saturating_add(1))
     }
 
     /// Writes the end of a run as it was observed. It is durable when this returns.

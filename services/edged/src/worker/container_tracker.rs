@@ -23,6 +23,8 @@ pub(super) struct ContainerTracker {
     runs: Option<RunHistory>,
     /// The runtime does not have the latest run any more.
     is_lost: bool,
+    /// Nor the sandbox of that run.
+    is_sandbox_lost: bool,
     /// The image that the spec named when the latest run started.
     image: Option<Arc<str>>,
     /// The CPU and memory of the latest run; `None`: unknown.
@@ -72,6 +74,7 @@ impl ContainerTracker {
         Self {
             runs: None,
             is_lost: false,
+            is_sandbox_lost: false,
             image: None,
             resources: None,
             crash: CrashLoop::new(settings.backoff_base, settings.backoff_cap),
@@ -93,10 +96,11 @@ impl ContainerTracker {
         if self.runs.as_ref() == Some(&runs) {
             return;
         }
-        let is_new = self.attempt() != Some(runs.attempt);
+        let is_found = self.is_lost && runs.is_running();
+        let is_new = is_found || self.attempt() != Some(runs.attempt);
         if is_new {
             (self.image, self.resources) = (None, None);
-            self.is_lost = false;
+            (self.is_lost, self.is_sandbox_lost) = (false, false);
         }
         if is_new || !runs.is_running() {
             self.stopping = None;
@@ -121,17 +125,22 @@ impl ContainerTracker {
         self.start_error = None;
     }
 
-    /// The runs of a container that the runtime does not have any more, if it is not known how the latest one ended: nothing will
-    /// show it. Its end stays the one that is observed now.
-    pub(super) fn lost_runs(&mut self) -> Option<RunHistory> {
+    /// The runs of a container that the runtime does not have any more, if it is not known how the latest one ended, or if its
+    /// sandbox is lost, too. Nothing will show how a run ended that ran, or whose end was pending: its end stays the one that is
+    /// made up now.
+    pub(super) fn lost_runs(&mut self, is_sandbox_lost: bool) -> Option<RunHistory> {
         let runs = self.runs.as_ref()?;
+        let made_up = |started_at| RunState::Exited(Exit::unobserved(started_at));
+        let is_kept = |exit: &Exit| is_sandbox_lost || self.is_lost || exit.is_unobserved();
         let state = match &runs.state {
-            RunState::EndPending { started_at } => RunState::Exited(Exit::unobserved(*started_at)),
-            RunState::Exited(exit) if self.is_lost || exit.is_unobserved() => runs.state.clone(),
-            RunState::Exited(_) | RunState::Running { .. } => return None,
+            RunState::Running { started_at } => made_up(Some(*started_at)),
+            RunState::EndPending { started_at } => made_up(*started_at),
+            RunState::Exited(exit) if is_kept(exit) => runs.state.clone(),
+            RunState::Exited(_) => return None,
         };
         let lost = RunHistory { state, ..runs.clone() };
         self.is_lost = true;
+        self.is_sandbox_lost |= is_sandbox_lost;
         Some(lost)
     }
 
@@ -229,6 +238,7 @@ impl ContainerTracker {
         };
         ContainerFacts {
             run,
+            in_earlier_sandbox: self.is_sandbox_lost,
             started: self.is_started(),
             unhealthy: self.unhealthy,
             stopping: self.stopping,
@@ -434,25 +444,59 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pending_end_that_the_runtime_has_no_more_is_made_up() {
+    fn an_end_that_nothing_saw_is_made_up_once_the_runtime_has_the_run_no_more() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let running = RunState::Running { started_at: time };
+        let pending = RunState::EndPending { started_at: Some(time) };
+        for unseen in [running, pending] {
+            let mut tracker = ContainerTracker::new(&Settings::default());
+            assert_eq!(tracker.lost_runs(false), None);
+            tracker.observe(runs(0, unseen), now);
+            let lost = tracker.lost_runs(false).expect("nothing says how it ended");
+            let RunState::Exited(exit) = &lost.state else { panic!("it has ended: {lost:?}") };
+            assert_eq!((exit.code, exit.reason.as_str()), (137, "ContainerStatusUnknown"));
+            assert!(!exit.interrupted && exit.started_at == Some(time));
+            tracker.observe(lost.clone(), now);
+            assert_eq!(tracker.lost_runs(false), Some(lost), "it stays the same end");
+            // An earlier worker has reported another one.
+            let reported = runs(0, RunState::Exited(Exit::observed(3, None, time)));
+            tracker.observe(reported.clone(), now);
+            assert_eq!(tracker.lost_runs(false), Some(reported));
+            tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
+            assert_eq!(tracker.lost_runs(false), None);
+        }
+    }
+
+    #[test]
+    fn a_run_whose_sandbox_is_lost_keeps_its_end_and_was_in_an_earlier_sandbox() {
         let (now, time) = (Instant::now(), Timestamp::now());
         let mut tracker = ContainerTracker::new(&Settings::default());
-        assert_eq!(tracker.lost_runs(), None);
-        tracker.observe(runs(0, RunState::Running { started_at: time }), now);
-        assert_eq!(tracker.lost_runs(), None);
-        tracker.observe(runs(0, RunState::EndPending { started_at: Some(time) }), now);
-        let lost = tracker.lost_runs().expect("nothing says how it ended");
-        let RunState::Exited(exit) = &lost.state else { panic!("it has ended: {lost:?}") };
-        assert_eq!((exit.code, exit.reason.as_str()), (137, "ContainerStatusUnknown"));
-        assert!(!exit.interrupted && exit.started_at == Some(time));
-        tracker.observe(lost.clone(), now);
-        assert_eq!(tracker.lost_runs(), Some(lost), "it stays the same end");
-        // An earlier worker has reported another one.
-        let reported = runs(0, RunState::Exited(Exit::observed(3, None, time)));
-        tracker.observe(reported.clone(), now);
-        assert_eq!(tracker.lost_runs(), Some(reported));
-        tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
-        assert_eq!(tracker.lost_runs(), None);
+        assert_eq!(tracker.lost_runs(true), None);
+        assert!(!tracker.facts(now).in_earlier_sandbox, "it never ran");
+        let done = runs(3, RunState::Exited(Exit::observed(0, None, time)));
+        tracker.observe(done.clone(), now);
+        assert_eq!(tracker.lost_runs(true), Some(done.clone()));
+        assert!(tracker.facts(now).in_earlier_sandbox);
+        // Another one is open.
+        assert_eq!(tracker.lost_runs(false), Some(done));
+        assert!(tracker.facts(now).in_earlier_sandbox);
+        tracker.observe(runs(4, RunState::Running { started_at: time }), now);
+        assert!(!tracker.facts(now).in_earlier_sandbox);
+    }
+
+    #[test]
+    fn a_lost_run_that_the_runtime_has_again_runs() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let running = || runs(0, RunState::Running { started_at: time });
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        tracker.observe(running(), now);
+        let lost = tracker.lost_runs(true).expect("nothing says how it ended");
+        tracker.observe(lost, now);
+        tracker.observe(running(), now);
+        assert!(tracker.is_running() && !tracker.facts(now).in_earlier_sandbox);
+        let exit = RunState::Exited(Exit::observed(0, None, time));
+        tracker.observe(runs(0, exit), now);
+        assert_eq!(tracker.lost_runs(false), None, "it is not lost any more");
     }
 
     #[test]

@@ -168,14 +168,7 @@ impl Worker {
         let mut state = self.shared.runtime.pod(&self.record.uid);
         self.forget_superseded_runs(&state).await;
         self.add_former_runs(pod, &mut state);
-        for (name, tracker) in &mut self.containers {
-            if state.containers.contains_key(name) {
-                continue;
-            }
-            if let Some(runs) = tracker.lost_runs() {
-                state.containers.insert(name.clone(), runs);
-            }
-        }
+        self.add_lost_runs(&mut state);
         self.keep_reported_ends(&mut state);
         let (mut reported, mut waits) = (None, None);
         for (name, runs) in &state.containers {
@@ -213,6 +206,23 @@ impl Worker {
         self.note_restart(pod).await;
         self.start_probes(pod);
         state
+    }
+
+    /// Adds the runs that the runtime does not have any more: the state is younger than what is known of them, because the
+    /// runtime forgets a run only by a list that began after its latest news. All runs of a sandbox that is lost stay, so its
+    /// init containers run again in the next one. A pod that has ended runs in no other one.
+    fn add_lost_runs(&mut self, state: &mut PodState) {
+        let is_over = self.ended.is_some() || self.is_discarded;
+        let runs_in_sandboxes = self.shared.runtime.features().sandboxes;
+        let is_sandbox_lost = runs_in_sandboxes && !is_over && state.sandbox == SandboxState::None;
+        for (name, tracker) in &mut self.containers {
+            if state.containers.contains_key(name) {
+                continue;
+            }
+            if let Some(runs) = tracker.lost_runs(is_sandbox_lost) {
+                state.containers.insert(name.clone(), runs);
+            }
+        }
     }
 
     /// Puts the ends that an earlier worker knew and reported in the place of those that were made up since.
@@ -254,7 +264,7 @@ impl Worker {
     pub(super) fn container_facts(&self, pod: &Pod, state: &PodState, now: Instant) -> Containers {
         let facts = self.containers.iter().map(|(name, tracker)| {
             let mut facts = tracker.facts(now);
-            facts.in_earlier_sandbox = state
+            facts.in_earlier_sandbox |= state
                 .containers
                 .get(name)
                 .is_some_and(|runs| runs.sandbox_attempt != state.sandbox_attempt);
