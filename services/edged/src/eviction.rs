@@ -37,7 +37,7 @@ use crate::node::measurement::{is_one_disk, measure, of_images};
 use crate::node::pressure::{PressureTracker, Pressures};
 use crate::node::signal::{Measurement, Resource, Share, thresholds};
 use crate::pod::{self, PodUid};
-use crate::runtime::{PodState, PodUsage};
+use crate::runtime::PodUsage;
 use crate::worker::WorkerDependencies;
 use limits::Excess;
 use message::message;
@@ -119,17 +119,21 @@ impl Evictor {
         let mut last = None;
         let mut schedule = limits::Schedule::default();
         while !cancel.is_cancelled() {
-            if let Some(pod) = shortages.leaving()
-                && self.shared.runtime.pod(pod) == PodState::default()
-            {
-                shortages.end(Instant::now());
-            }
+            self.note_gone(&mut shortages);
             self.work(&mut shortages, &mut last, &mut schedule).await;
             let wait = if shortages.is_waiting() { LEAVING_CHECK } else { settings.check };
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(wait.min(settings.check)) => {}
             }
+        }
+    }
+
+    /// Notes which of the pods that were evicted have gone: their volumes and logs, too.
+    fn note_gone(&self, shortages: &mut ShortageTracker) {
+        if shortages.is_waiting() {
+            let here: BTreeSet<PodUid> = self.shared.runtime.pods().into_iter().collect();
+            shortages.note_gone(|pod| here.contains(pod), Instant::now());
         }
     }
 
@@ -145,9 +149,7 @@ impl Evictor {
         if !settings.evicts || self.shared.runtime.usage().is_none() {
             return;
         }
-        if self.enforce_limits(one_disk, schedule).await {
-            return;
-        }
+        self.enforce_limits(one_disk, schedule, shortages).await;
         let Some(mut shortage) = shortages.observe(&measured, began, Instant::now()) else {
             if !shortages.is_waiting() {
                 *last = None;
@@ -203,13 +205,17 @@ impl Evictor {
         self.reclaims.send(done).await.is_ok() && answered.await.is_ok()
     }
 
-    /// Evicts every pod that takes more of the disk than its limits allow. Returns whether there was a new one: the room
-    /// that it leaves may be enough. One that does not end keeps no other from being evicted. Only pods with limits are
-    /// measured.
-    async fn enforce_limits(&mut self, one_disk: bool, schedule: &mut limits::Schedule) -> bool {
+    /// Evicts every pod that takes more of the disk than its limits allow. The room that it leaves may be enough. One that
+    /// does not end keeps no other from being evicted. Only pods with limits are measured.
+    async fn enforce_limits(
+        &mut self,
+        one_disk: bool,
+        schedule: &mut limits::Schedule,
+        shortages: &mut ShortageTracker,
+    ) {
         let began = Instant::now();
         let Some(usage) = self.shared.runtime.usage().filter(|_| schedule.is_due(began)) else {
-            return false;
+            return;
         };
         let mut found = Vec::new();
         for pod in self.pods.list().await {
@@ -231,17 +237,16 @@ impl Evictor {
         schedule.end(Instant::now(), began.elapsed());
         let before = std::mem::take(&mut self.over_limits);
         self.over_limits = found.iter().map(|(pod, _)| pod.clone()).collect();
-        let is_any_new = self.over_limits.iter().any(|pod| !before.contains(pod));
         for (pod, Excess { message, signal }) in found {
             if !before.contains(&pod) {
                 tracing::warn!(%pod, message, "a pod is evicted");
+                shortages.evict(pod.clone(), HARD_GRACE, Instant::now());
             }
             let eviction = Eviction { pod, message, within: HARD_GRACE, signal };
             if self.evictions.send(eviction).await.is_err() {
                 break;
             }
         }
-        is_any_new
     }
 
     async fn evict(&self, shortage: &Shortage, one_disk: bool, shortages: &mut ShortageTracker) {
@@ -275,7 +280,8 @@ impl Evictor {
         };
         tracing::warn!(pod = %eviction.pod, message = eviction.message, "a pod is evicted");
         if self.evictions.send(eviction).await.is_ok() {
-            shortages.evict(first.pod.clone(), Instant::now());
+            // It has its own grace period at most.
+            shortages.evict(first.pod.clone(), within.min(pod::grace(pod)), Instant::now());
         }
     }
 

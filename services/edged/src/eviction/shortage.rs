@@ -8,7 +8,9 @@
 //! ```
 //!
 //! One shortage never evicts twice what is needed: after an eviction nothing is decided until the pod has ended and
-//! has been removed, and a measurement began after that. A pod that does not end is waited for as long as by a kubelet.
+//! has been removed, and a measurement began after that. The same holds after the evictions of pods for limits of their
+//! own: the room that they leave may be enough. A pod that does not end is waited for as long as by a kubelet, beyond the
+//! time that it has to end.
 
 use std::time::Duration;
 
@@ -17,8 +19,8 @@ use tokio::time::Instant;
 use crate::node::signal::{Measurement, Resource, Signal, Threshold};
 use crate::pod::PodUid;
 
-/// As a kubelet's podCleanupTimeout.
-const END_WITHIN: Duration = Duration::from_secs(30);
+/// A pod that was evicted is gone this long after the time that it has to end: as a kubelet's podCleanupTimeout.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 /// A resource of which a pod has to leave some to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +35,36 @@ pub(crate) struct Shortage {
     pub(crate) is_soft: bool,
 }
 
-/// The thresholds that are met, and the eviction that is under way.
+/// The thresholds that are met, and the evictions that are under way.
 #[derive(Debug)]
 pub(crate) struct ShortageTracker {
     thresholds: Vec<Threshold>,
     /// When each threshold was met first; `None`: it is not met.
     met_since: Vec<Option<Instant>>,
-    evicted: Option<Departure>,
+    departures: Vec<Departure>,
 }
 
 /// A pod that was asked to go.
 #[derive(Debug)]
 struct Departure {
     pod: PodUid,
-    since: Instant,
+    /// When it is waited for no longer.
+    until: Instant,
     /// When nothing of it was left.
     ended: Option<Instant>,
+}
+
+impl Departure {
+    /// Whether it may leave room that a measurement which began at `began` does not show.
+    fn is_open(&self, began: Instant, now: Instant) -> bool {
+        self.ended.map_or(now < self.until, |ended| began <= ended)
+    }
 }
 
 impl ShortageTracker {
     pub(crate) fn new(thresholds: Vec<Threshold>) -> Self {
         let met_since = vec![None; thresholds.len()];
-        Self { thresholds, met_since, evicted: None }
+        Self { thresholds, met_since, departures: Vec::new() }
     }
 
     /// Applies a measurement that began at `began`, and returns the shortage for which a pod has to go.
@@ -89,35 +99,27 @@ impl ShortageTracker {
                 found = Some(shortage);
             }
         }
-        if let Some(evicted) = &self.evicted {
-            match evicted.ended {
-                Some(ended) if began <= ended => return None,
-                None if now < evicted.since + END_WITHIN => return None,
-                _ => self.evicted = None,
-            }
-        }
-        found
+        self.departures.retain(|it| it.is_open(began, now));
+        found.filter(|_| self.departures.is_empty())
     }
 
-    /// A pod is asked to go.
-    pub(crate) fn evict(&mut self, pod: PodUid, now: Instant) {
-        self.evicted = Some(Departure { pod, since: now, ended: None });
-    }
-
-    /// The pod that was asked to go, and has not gone.
-    pub(crate) fn leaving(&self) -> Option<&PodUid> {
-        self.evicted.as_ref().filter(|evicted| evicted.ended.is_none()).map(|evicted| &evicted.pod)
+    /// A pod is asked to go, and has so long to end.
+    pub(crate) fn evict(&mut self, pod: PodUid, within: Duration, now: Instant) {
+        let until = now + within + GONE_WITHIN;
+        self.departures.push(Departure { pod, until, ended: None });
     }
 
     /// Whether the next measurement is awaited.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.evicted.is_some()
+        !self.departures.is_empty()
     }
 
-    /// Nothing is left of the pod that was asked to go.
-    pub(crate) fn end(&mut self, now: Instant) {
-        if let Some(evicted) = &mut self.evicted {
-            evicted.ended.get_or_insert(now);
+    /// Notes which pods have gone: those of which nothing is here any more.
+    pub(crate) fn note_gone(&mut self, is_here: impl Fn(&PodUid) -> bool, now: Instant) {
+        for departure in &mut self.departures {
+            if !is_here(&departure.pod) {
+                departure.ended.get_or_insert(now);
+            }
         }
     }
 }
@@ -218,27 +220,48 @@ mod tests {
         let (mut tracker, start) = (tracker(|_| {}), Instant::now());
         let at = |second: u32| start + second * SECOND;
         assert!(tracker.observe(&memory(1), at(0), at(0)).is_some());
-        tracker.evict(uid(1), at(0));
+        tracker.evict(uid(1), SECOND, at(0));
+        tracker.note_gone(|_| true, at(1));
         assert_eq!(tracker.observe(&memory(1), at(1), at(1)), None);
-        assert_eq!(tracker.leaving(), Some(&uid(1)));
-        tracker.end(at(2));
-        assert_eq!(tracker.leaving(), None);
+        tracker.note_gone(|_| false, at(2));
         assert_eq!(tracker.observe(&memory(1), at(2), at(3)), None, "it began too early");
         assert!(tracker.is_waiting());
         assert!(tracker.observe(&memory(1), at(4), at(4)).is_some());
-        // A pod that does not end is not waited for without end.
-        tracker.evict(uid(2), at(4));
-        assert_eq!(tracker.observe(&memory(1), at(33), at(33)), None);
-        assert!(tracker.observe(&memory(1), at(34), at(34)).is_some());
+        assert!(!tracker.is_waiting());
+    }
+
+    #[test]
+    fn a_pod_that_does_not_end_is_waited_for_beyond_the_time_that_it_has_to_end() {
+        for grace in [1, 120] {
+            let (mut tracker, start) = (tracker(|_| {}), Instant::now());
+            let at = |second: u32| start + second * SECOND;
+            tracker.evict(uid(1), grace * SECOND, at(0));
+            assert_eq!(tracker.observe(&memory(1), at(grace + 29), at(grace + 29)), None);
+            assert!(tracker.observe(&memory(1), at(grace + 30), at(grace + 30)).is_some());
+        }
+    }
+
+    #[test]
+    fn nothing_is_decided_while_one_of_several_pods_goes() {
+        let (mut tracker, start) = (tracker(|_| {}), Instant::now());
+        let at = |second: u32| start + second * SECOND;
+        tracker.evict(uid(1), SECOND, at(0));
+        tracker.evict(uid(2), SECOND, at(0));
+        tracker.note_gone(|pod| *pod == uid(2), at(1));
+        assert_eq!(tracker.observe(&memory(1), at(2), at(2)), None, "the second one goes");
+        tracker.note_gone(|_| false, at(3));
+        assert_eq!(tracker.observe(&memory(1), at(3), at(3)), None);
+        assert!(tracker.observe(&memory(1), at(4), at(4)).is_some());
     }
 
     proptest! {
-        /// Pods go one by one while the node is short, however late each is gone: without the last one that was evicted
-        /// there would still be a shortage.
+        /// Pods go one by one while the node is short, however late each is gone and however long each has to end: without
+        /// the last one that was evicted there would still be a shortage.
         #[test]
         fn no_more_is_evicted_than_is_needed(
             sizes in prop::collection::vec(1_u64..300, 1..12),
-            delays in prop::collection::vec(0_u32..20, 12),
+            graces in prop::collection::vec(0_u32..150, 12),
+            delays in prop::collection::vec(0_u32..=30, 12),
             free in 0_u64..400,
             reclaim in 0_u64..100,
         ) {
@@ -247,20 +270,20 @@ mod tests {
             let (mut free, mut leaving): (u64, Option<(u64, u32)>) = (free, None);
             let (first, mut sizes_gone) = (free, Vec::new());
             let start = Instant::now();
-            for second in 0..400 {
+            for second in 0..2400 {
                 let now = start + second * SECOND;
                 if let Some((size, at)) = leaving && at <= second {
                     free += size;
                     leaving = None;
-                    tracker.end(now);
+                    tracker.note_gone(|_| false, now);
                 }
                 // The measurement began a second ago: it does not see what has just gone.
                 let began = now.checked_sub(SECOND).unwrap_or(now);
                 if tracker.observe(&memory(free), began, now).is_some() {
                     prop_assert!(leaving.is_none(), "two at a time");
                     let Some((number, size)) = present.pop() else { break };
-                    tracker.evict(uid(number), now);
-                    leaving = Some((size, second + delays[number]));
+                    tracker.evict(uid(number), graces[number] * SECOND, now);
+                    leaving = Some((size, second + graces[number] + delays[number]));
                     sizes_gone.push(size);
                 }
             }

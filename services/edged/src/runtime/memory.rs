@@ -13,13 +13,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{
     CommandBounds, CommandOutput, DiskUsage, Exit, Features, FileSystemUsage, Image, ImageError,
-    ImageUsage, Images, LogQuery, MemoryUsage, NodeRuntime, PodState, PodUsage, ProcessUsage,
-    PulledImage, RegistryCredentials, Rejection, RunHistory, RunState, Runtime, RuntimeError,
-    SandboxState, StopRequest, Usage,
+    ImageUsage, Images, LogQuery, MemoryUsage, NodeRuntime, PodDisk, PodState, PodUsage,
+    ProcessUsage, PulledImage, RegistryCredentials, Rejection, RunHistory, RunState, Runtime,
+    RuntimeError, SandboxState, StopRequest, Usage,
 };
 use crate::container::LaunchSpec;
 use crate::container::cpu_set::CpuSet;
@@ -32,6 +32,8 @@ use crate::pod_fields::Column;
 pub struct MemoryRuntime {
     state: Arc<Mutex<State>>,
     notices: mpsc::Sender<PodUid>,
+    /// The pods whose content stays when they are removed.
+    kept: Arc<watch::Sender<BTreeSet<PodUid>>>,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +63,10 @@ struct State {
     used: BTreeMap<PodUid, u64>,
     /// The memory that all pods may use.
     memory: Option<u64>,
+    /// What pods take of the disk.
+    disk: BTreeMap<PodUid, u64>,
+    /// How many times the memory of all pods was measured.
+    measurements: usize,
     /// The latest launch of each container.
     launches: BTreeMap<(PodUid, String), LaunchSpec>,
 }
@@ -68,7 +74,7 @@ struct State {
 impl MemoryRuntime {
     /// An empty runtime, which sends the UID of every pod that changes to `notices`.
     pub fn new(notices: mpsc::Sender<PodUid>) -> Self {
-        Self { state: Arc::default(), notices }
+        Self { state: Arc::default(), notices, kept: Arc::default() }
     }
 
     /// This runtime with its seam to images.
@@ -91,9 +97,29 @@ impl MemoryRuntime {
         self.lock().memory = Some(bytes);
     }
 
-    /// Lets a pod use this much memory while it runs.
+    /// Lets a pod use this much memory while it runs, and while its [content stays](Self::keep_content).
     pub fn use_memory(&self, pod: &PodUid, bytes: u64) {
         self.lock().used.insert(pod.clone(), bytes);
+    }
+
+    /// Lets a pod take this much of the disk.
+    pub fn use_disk(&self, pod: &PodUid, bytes: u64) {
+        self.lock().disk.insert(pod.clone(), bytes);
+    }
+
+    /// How many times the memory of all pods was measured.
+    pub fn measurements(&self) -> usize {
+        self.lock().measurements
+    }
+
+    /// Keeps the content of a pod: its removal ends its containers and hangs then.
+    pub fn keep_content(&self, pod: &PodUid) {
+        self.kept.send_modify(|kept| drop(kept.insert(pod.clone())));
+    }
+
+    /// Lets the content of a pod go.
+    pub fn drop_content(&self, pod: &PodUid) {
+        self.kept.send_modify(|kept| drop(kept.remove(pod)));
     }
 
     /// Ends a running container with this exit code, or shows the [hidden](Self::hide_end) end of one.
@@ -362,6 +388,12 @@ impl Runtime for MemoryRuntime {
     }
 
     async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        if let Some(state) = self.lock().pods.get_mut(&pod.uid) {
+            *state = PodState::default();
+        }
+        let mut kept = self.kept.subscribe();
+        // The sender lives as long as this runtime.
+        let _ = kept.wait_for(|kept| !kept.contains(&pod.uid)).await;
         self.lock().pods.remove(&pod.uid);
         Ok(())
     }
@@ -372,10 +404,12 @@ impl Runtime for MemoryRuntime {
 }
 
 impl State {
-    /// The pods that run or whose ends are pending, and the memory that they use.
+    /// The pods that run, whose ends are pending or whose content stays, and the memory that they use.
     fn memory_of_pods(&self) -> impl Iterator<Item = (&PodUid, u64)> {
         let is_open = |runs: &RunHistory| runs.is_running() || runs.is_end_pending();
-        let open = self.pods.iter().filter(move |(_, pod)| pod.containers.values().any(is_open));
+        let open = self.pods.iter().filter(move |(_, pod)| {
+            **pod == PodState::default() || pod.containers.values().any(is_open)
+        });
         open.map(|(pod, _)| (pod, self.used.get(pod).copied().unwrap_or(0)))
     }
 }
@@ -397,8 +431,15 @@ impl Usage for MemoryRuntime {
         Ok(Vec::new())
     }
 
+    async fn disk(&self, pod: &PodUid, _: &[String]) -> Result<Option<PodDisk>, RuntimeError> {
+        let disk = self.lock().disk.get(pod).copied();
+        let files = |bytes| DiskUsage { bytes, inodes: 1 };
+        Ok(disk.map(|bytes| PodDisk { files: files(bytes), ..PodDisk::default() }))
+    }
+
     fn memory_of_all(&self) -> Option<MemoryUsage> {
-        let lock = self.lock();
+        let mut lock = self.lock();
+        lock.measurements += 1;
         let used = lock.memory_of_pods().map(|(_, used)| used).sum();
         lock.memory.map(|limit| MemoryUsage { limit, used })
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use headwater_edged::pod::PodUid;
-use headwater_edged::runtime::Runtime as _;
 use headwater_edged::runtime::memory::MemoryRuntime;
+use headwater_edged::runtime::{PodState, Runtime as _};
 use headwater_edged::{Edged, Handle, NOTICES_MAX, PressureSettings, SoftThresholds};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -88,6 +88,51 @@ async fn pods_go_one_by_one_until_there_is_enough_and_leave_their_status_alone()
     bench.edge.apply(&crate::bench::deleting(&pod("large", 0), 1));
     bench.edge.until("the delete", |all| asked_delete(all, "large")).await;
     edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+/// Waits for several measurements that begin from now on.
+async fn measured(runtime: &MemoryRuntime) {
+    let before = runtime.measurements();
+    let is_measured = || (runtime.measurements() > before + 5).then_some(());
+    until("measurements", is_measured).await;
+}
+
+#[tokio::test]
+async fn no_further_pod_goes_while_the_content_of_one_is_still_being_removed() {
+    // For a shortage, and for a limit of its own.
+    for has_limit in [false, true] {
+        let bench = Bench::new(&[]);
+        let pressure = PressureSettings { memory_available_bytes: 30 * MIB, ..settings() };
+        let (edged, runtime) = edged(&bench, pressure).await;
+        for name in ["goes", "stays"] {
+            let mut pod = pod(name, 0);
+            if has_limit && name == "goes" {
+                let limits = json!({"ephemeral-storage": "2Mi"});
+                pod["spec"]["containers"][0]["resources"]["limits"] = limits;
+            }
+            bench.edge.apply(&pod);
+            bench.edge.until_status(name, "a ready pod", is_ready).await;
+        }
+        runtime.keep_content(&uid("goes"));
+        if has_limit {
+            runtime.use_disk(&uid("goes"), 3 * MIB);
+            bench.edge.until_status("goes", "its eviction", is_evicted).await;
+        }
+        // Together 90 of 100, and 40 without the first one.
+        runtime.use_memory(&uid("stays"), 40 * MIB);
+        runtime.use_memory(&uid("goes"), 50 * MIB);
+        bench.edge.until_status("goes", "its eviction", is_evicted).await;
+        let nothing = || (runtime.pod(&uid("goes")) == PodState::default()).then_some(());
+        until("the removal", nothing).await;
+        measured(&runtime).await;
+        assert!(is_still_ready(&bench, "stays"), "the content of the first one goes");
+        runtime.drop_content(&uid("goes"));
+        let gone = || (!runtime.pods().contains(&uid("goes"))).then_some(());
+        until("nothing of the pod", gone).await;
+        measured(&runtime).await;
+        assert!(is_still_ready(&bench, "stays"), "one was enough");
+        edged.stop_pods(Duration::from_secs(5)).await;
+    }
 }
 
 #[tokio::test]
