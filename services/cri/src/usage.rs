@@ -15,28 +15,31 @@ use headwater_edged::runtime::{
 
 use crate::cgroup_files::CgroupFiles;
 use crate::client::CallError;
-use crate::knowledge::{Knowledge, Phase};
+use crate::knowledge::Knowledge;
 use crate::proto::ImageFsInfoRequest;
 use crate::runtime::CriRuntime;
 
-/// A container that runs.
+/// The latest run of a container.
 #[derive(Debug)]
-struct Running {
+struct LatestRun {
     id: String,
     container: String,
-    /// Where its logs lie.
+    /// Where the logs of the container lie.
     logs: PathBuf,
 }
 
-/// The containers that run, by pod.
-type RunningPods = BTreeMap<PodUid, Vec<Running>>;
+/// The containers of the pods that have a sandbox, a container or files. A pod between two runs keeps its volumes.
+type PodContainers = BTreeMap<PodUid, Vec<LatestRun>>;
 
 #[async_trait]
 impl Usage for CriRuntime {
     async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError> {
-        let running = self.inner().with(running);
+        let known = self.inner().with(|knowledge| {
+            let pods = knowledge.pods().into_iter();
+            pods.map(|pod| (pod.clone(), latest_runs(knowledge, &pod))).collect()
+        });
         let (files, cgroups) = (self.inner().files.clone(), self.inner().cgroups.files().clone());
-        let measuring = move || measure(running, &files, &cgroups);
+        let measuring = move || measure(known, &files, &cgroups);
         let measured = tokio::task::spawn_blocking(measuring).await;
         measured.map_err(|error| RuntimeError::Sandbox { cause: error.to_string() })
     }
@@ -46,13 +49,18 @@ impl Usage for CriRuntime {
         pod: &PodUid,
         volumes: &[String],
     ) -> Result<Option<PodDisk>, RuntimeError> {
-        let Some(running) = self.inner().with(running).remove(pod) else { return Ok(None) };
         let (files, cgroups) = (self.inner().files.clone(), self.inner().cgroups.files().clone());
+        let (runs, has_sandbox) = self.inner().with(|knowledge| {
+            (latest_runs(knowledge, pod), !knowledge.sandboxes_of(pod).is_empty())
+        });
+        if runs.is_empty() && !has_sandbox && !files.has(pod) {
+            return Ok(None);
+        }
         let (pod, volumes) = (pod.clone(), volumes.to_vec());
         let measuring = move || {
             let layers = layers(&fs::read(OWN_MOUNTS).unwrap_or_default());
             let place = cgroups.pod(&pod);
-            let containers = running.into_iter().map(|it| {
+            let containers = runs.into_iter().map(|it| {
                 let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
                 let layer = layer_of(&it, own.as_deref(), &layers, &cgroups);
                 ContainerDisk {
@@ -114,24 +122,24 @@ impl Usage for CriRuntime {
     }
 }
 
-fn running(knowledge: &Knowledge) -> RunningPods {
-    let mut pods = RunningPods::new();
-    for (id, run) in knowledge.runs() {
-        if !matches!(run.phase, Phase::Running { .. }) {
-            continue;
-        }
+fn latest_runs(knowledge: &Knowledge, pod: &PodUid) -> Vec<LatestRun> {
+    let names = knowledge.containers(pod).into_iter();
+    let latest = names.filter_map(|name| {
+        let (id, run) = knowledge.latest_started(pod, name)?;
         let logs = run.log.parent().map(Path::to_owned).unwrap_or_default();
-        let running = Running { id: id.to_owned(), container: run.container.clone(), logs };
-        pods.entry(run.pod.clone()).or_default().push(running);
-    }
-    pods
+        Some(LatestRun { id: id.to_owned(), container: name.to_owned(), logs })
+    });
+    latest.collect()
 }
 
-fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<PodUsage> {
+fn measure(mut pods: PodContainers, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<PodUsage> {
+    for pod in files.pods().unwrap_or_default() {
+        pods.entry(pod).or_default();
+    }
     let layers = layers(&fs::read(OWN_MOUNTS).unwrap_or_default());
-    let measured = pods.into_iter().map(|(pod, running)| {
+    let measured = pods.into_iter().map(|(pod, runs)| {
         let place = cgroups.pod(&pod);
-        let containers = running.into_iter().map(|it| {
+        let containers = runs.into_iter().map(|it| {
             let own = place.as_ref().and_then(|place| cgroups.container(place, &it.id));
             let layer = layer_of(&it, own.as_deref(), &layers, cgroups);
             ContainerUsage {
@@ -153,12 +161,12 @@ fn measure(pods: RunningPods, files: &PodFiles, cgroups: &CgroupFiles) -> Vec<Po
 
 /// The directory in which a container keeps what it writes beside its volumes.
 fn layer_of(
-    running: &Running,
+    run: &LatestRun,
     cgroup: Option<&Path>,
     layers: &[(PathBuf, PathBuf)],
     cgroups: &CgroupFiles,
 ) -> Option<PathBuf> {
-    let is_own = |point: &Path| point.to_string_lossy().contains(&running.id);
+    let is_own = |point: &Path| point.to_string_lossy().contains(&run.id);
     let shown = layers.iter().find(|(mount_point, _)| is_own(mount_point));
     let layer = shown.map(|(_, layer)| layer.clone());
     // A runtime in a mount namespace of its own: the container's own processes see where it lies.

@@ -47,7 +47,7 @@ async fn measured<'a>(
         measured.into_iter().map(|usage| (usage.pod.to_string(), usage)).collect();
     let named = listed.iter().filter_map(|pod| {
         let uid = pod.metadata.uid.as_deref()?;
-        let usage = by_uid.remove(uid)?;
+        let mut usage = by_uid.remove(uid)?;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = pod.metadata.name.as_deref()?;
         let histories = pods.runtime().pod(&usage.pod).containers.into_iter();
@@ -55,7 +55,13 @@ async fn measured<'a>(
             RunState::Running { started_at } => Some((name, started_at)),
             _ => None,
         });
-        Some(PodNumbers { namespace, name, uid, pod, usage, started: started.collect() })
+        let started: BTreeMap<String, Timestamp> = started.collect();
+        // As a kubelet's, the numbers are of what runs.
+        if started.is_empty() {
+            return None;
+        }
+        usage.containers.retain(|it| started.contains_key(&it.container));
+        Some(PodNumbers { namespace, name, uid, pod, usage, started })
     });
     Ok(named.collect())
 }

@@ -8,7 +8,7 @@ use headwater_edged::PressureSettings;
 use headwater_edged::runtime::FileSystemUsage;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, is_running, uid, until};
+use crate::bench::{Bench, is_running, on_a_twin_with, uid, until};
 use crate::cgroups::CgroupRoot;
 use crate::collection::{images, large, on_a_small_disk, reasons};
 use crate::life::{FOREVER, gone, start};
@@ -234,5 +234,42 @@ async fn a_pod_that_takes_more_of_the_disk_than_its_limits_allow_is_evicted_and_
         bench.delete(pod).await;
     }
     gone(&containerd, &["volume", "all", "of-one", "roomy"]).await;
+    edged.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_waits_for_its_next_run_is_evicted_for_what_it_left_on_the_disk() {
+    /// Longer than the test.
+    const BACK_OFF: Duration = Duration::from_hours(1);
+    if !Containerd::is_possible() {
+        return;
+    }
+    let (_scratch, twin, bench, edged) = on_a_twin_with(|settings| {
+        settings.pressure = without_thresholds();
+        (settings.backoff_base, settings.backoff_cap) = (BACK_OFF, BACK_OFF);
+    })
+    .await;
+    let mut pod = bench.pod("web", "");
+    let own = json!({"name": "own", "emptyDir": {"sizeLimit": "2Mi"}});
+    pod["spec"]["volumes"].as_array_mut().expect("volumes").push(own);
+    bench.edge.apply(&pod);
+    // The first failure has no wait.
+    for restarts in 0..2 {
+        let runs = |status: &Value| {
+            is_running(status) && status["containerStatuses"][0]["restartCount"] == restarts
+        };
+        bench.status("web", "a running pod", runs).await;
+        twin.end("web", 3).await;
+    }
+    let waits = |status: &Value| {
+        status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    bench.status("web", "the wait for its next run", waits).await;
+    let volume = bench.edged_dir().join("pods").join(uid("web")).join("volumes/own");
+    std::fs::write(volume.join("file"), vec![7; 3 << 20]).expect("written");
+    let status = bench.status("web", "its eviction", is_evicted).await;
+    let message = "Usage of EmptyDir volume \"own\" exceeds the limit \"2Mi\". ";
+    assert_eq!((&status["message"], twin.starts("web")), (&json!(message), 2));
+    bench.delete(&pod).await;
     edged.stop().await;
 }

@@ -134,9 +134,13 @@ impl PodFiles {
         let all = entries(&paths.pods()).map_err(FileError::new("list", paths.pods()))?;
         let uids = all.iter().filter_map(|entry| entry.file_name().into_string().ok());
         let uids = uids.filter_map(|uid| PodUid::try_from(uid).ok());
-        let has_files =
-            |uid: &PodUid| paths.volumes(uid).is_dir() || paths.containers(uid).is_dir();
-        Ok(uids.filter(has_files).collect())
+        Ok(uids.filter(|uid| self.has(uid)).collect())
+    }
+
+    /// Whether the pod has volumes or files of runs here.
+    pub fn has(&self, pod: &PodUid) -> bool {
+        let paths = &self.0.paths;
+        paths.volumes(pod).is_dir() || paths.containers(pod).is_dir()
     }
 
     /// Writes the pod's volumes, or brings them up to date. On success containers see the new content.

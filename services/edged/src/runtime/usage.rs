@@ -19,14 +19,14 @@ use crate::pod::PodUid;
 /// Measures the resources that pods use.
 #[async_trait]
 pub trait Usage: Send + Sync + 'static {
-    /// The usage of every pod that runs.
+    /// The usage of every pod that runs, or has content here.
     ///
     /// # Errors
     /// See [`RuntimeError`].
     async fn pods(&self) -> Result<Vec<PodUsage>, RuntimeError>;
 
-    /// What a pod takes of the disk, and these volumes of it one by one. `None`, as by default: nothing of it runs, or it
-    /// is not measured.
+    /// What a pod takes of the disk, and these volumes of it one by one. `None`, as by default: nothing of it is here, or
+    /// it is not measured.
     ///
     /// # Errors
     /// See [`RuntimeError`].
@@ -82,7 +82,7 @@ pub struct PodUsage {
     pub processes: ProcessUsage,
     /// Its volumes on the node's disk, and its files of hosts and messages.
     pub volumes: DiskUsage,
-    /// Its containers that run.
+    /// Its containers, whether they run or not.
     pub containers: Vec<ContainerUsage>,
 }
 
@@ -93,7 +93,7 @@ pub struct PodDisk {
     pub files: DiskUsage,
     /// The volumes that were asked for, by name; those in memory, too.
     pub volumes: BTreeMap<String, DiskUsage>,
-    /// Its containers that run.
+    /// Its containers, whether they run or not.
     pub containers: Vec<ContainerDisk>,
 }
 
@@ -102,7 +102,7 @@ pub struct PodDisk {
 pub struct ContainerDisk {
     /// The container's name.
     pub container: String,
-    /// What it wrote beside its volumes; `None`: the runtime does not show where.
+    /// What it wrote beside its volumes; `None`: the runtime does not show where, as of one that does not run.
     pub layer: Option<DiskUsage>,
     /// Its logs, those of ended runs among them.
     pub logs: DiskUsage,
@@ -130,7 +130,7 @@ pub struct ContainerUsage {
     pub container: String,
     /// What its processes use.
     pub processes: ProcessUsage,
-    /// What it wrote beside its volumes; `None`: the runtime does not show where.
+    /// What it wrote beside its volumes; `None`: the runtime does not show where, as of one that does not run.
     pub disk: Option<DiskUsage>,
     /// Its logs, those of ended runs among them.
     pub logs: DiskUsage,
