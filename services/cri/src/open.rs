@@ -90,18 +90,23 @@ impl CriSettings {
     }
 }
 
+/// What to do where no runtime responds.
+const ADVICE: &str = "start containerd or CRI-O, or name its socket with --cri-endpoint";
+
 /// The runtime cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no socket.
-    #[error(
-        "there is no container runtime at {}: start containerd or CRI-O, or name its socket with \
-         --cri-endpoint",
-        socket.display()
-    )]
+    #[error("there is no container runtime at {}: {}", socket.display(), ADVICE)]
     NoSocket {
         /// The socket.
         socket: PathBuf,
+    },
+    /// There is a socket, and no runtime responds: one that was killed leaves its socket.
+    #[error("{cause}: {}", ADVICE)]
+    Away {
+        /// The cause, which names the socket.
+        cause: CallError,
     },
     /// Pods need the rights of root: their files belong to any user.
     #[error("a container runtime needs the rights of root: run as root, or use --runtime process")]
@@ -135,6 +140,15 @@ pub enum OpenError {
     File(#[from] FileError),
 }
 
+impl OpenError {
+    fn of_call(socket: &Path, source: CallError) -> Self {
+        if source.is_away() {
+            return Self::Away { cause: source };
+        }
+        Self::Call { socket: socket.to_owned(), source }
+    }
+}
+
 /// Opens the runtime for a node whose pod worker has the directory `dir`, and adopts the node's pods. The
 /// runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
 ///
@@ -154,7 +168,7 @@ pub async fn open(
     if !socket.exists() {
         return Err(OpenError::NoSocket { socket });
     }
-    let call = |source| OpenError::Call { socket: socket.clone(), source };
+    let call = |source| OpenError::of_call(&socket, source);
     let client = CriClient::new(&socket);
     let version = version(&client).await.map_err(call)?;
     let status = client.status(StatusRequest { verbose: true }).await.map_err(call)?;
@@ -242,7 +256,7 @@ async fn version(client: &CriClient) -> Result<VersionResponse, CallError> {
 async fn refuse_foreign_pods(client: &CriClient) -> Result<(), OpenError> {
     let socket = client.socket().to_owned();
     let listed = client.list_pod_sandbox(ListPodSandboxRequest { filter: None }).await;
-    let listed = listed.map_err(|source| OpenError::Call { socket: socket.clone(), source })?.items;
+    let listed = listed.map_err(|source| OpenError::of_call(&socket, source))?.items;
     let is_foreign = |it: &PodSandbox| !it.labels.contains_key(NODE_LABEL);
     let foreign: Vec<_> = listed.into_iter().filter(is_foreign).collect();
     let Some(first) = foreign.first() else { return Ok(()) };

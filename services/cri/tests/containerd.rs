@@ -265,12 +265,36 @@ async fn a_socket_that_is_not_there_is_named() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("none.sock");
+    let error = open_error(dir.path(), &socket).await;
+    assert!(matches!(error, OpenError::NoSocket { .. }), "{error:?}");
+    assert!(names_what_to_do(&error, &socket), "{error}");
+}
+
+#[tokio::test]
+async fn a_socket_that_a_killed_runtime_left_is_named_with_what_to_do() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+    assert!(socket.exists());
+    let error = open_error(dir.path(), &socket).await;
+    assert!(names_what_to_do(&error, &socket), "{error}");
+}
+
+async fn open_error(dir: &Path, socket: &Path) -> OpenError {
     let (notices, _noticed) = mpsc::channel(NOTICES_MAX);
     let node = "edge-1".parse().expect("a name");
-    let settings = CriSettings::new(socket.clone());
-    let opened = open(&settings, &node, dir.path(), &Settings::default(), notices).await;
-    let Err(error @ OpenError::NoSocket { .. }) = opened.map(drop) else { panic!("no socket") };
-    assert!(error.to_string().contains(socket.to_str().expect("a path")), "{error}");
+    let settings = CriSettings::new(socket.to_owned());
+    let opened = open(&settings, &node, dir, &Settings::default(), notices).await;
+    opened.map(drop).expect_err("no runtime")
+}
+
+/// Whether the error names the socket once, and the setting that names another one.
+fn names_what_to_do(error: &OpenError, socket: &Path) -> bool {
+    let (text, socket) = (error.to_string(), socket.to_str().expect("a path"));
+    text.matches(socket).count() == 1 && text.contains("--cri-endpoint")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
