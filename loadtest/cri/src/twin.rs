@@ -212,6 +212,11 @@ impl Twin {
         self.shared.state().set_cri_events(are_there);
     }
 
+    /// Whether it says that its network is ready. It is at first.
+    pub fn set_network(&self, is_ready: bool) {
+        self.shared.state().set_network(is_ready);
+    }
+
     /// A running container ends with a code, by itself. When this returns, CRI knows it.
     pub async fn end(&self, container: &str, code: i32) {
         if let Some(id) = self.shared.end(container, code, Oom::No) {

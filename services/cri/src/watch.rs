@@ -19,7 +19,7 @@ use crate::proto::{ContainerEventType, ReopenContainerLogRequest};
 const RELIST: Duration = Duration::from_mins(1);
 
 /// How often everything is listed without events, as a kubelet's generic PLEG; and how often a runtime is called that
-/// cannot be reached.
+/// cannot be reached, or has no network yet: its node is not ready meanwhile.
 const RELIST_BLIND: Duration = Duration::from_secs(1);
 
 /// The list after one in which something newly had no status comes this soon: a sandbox whose addresses are not known has them
@@ -178,9 +178,6 @@ async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
     let (mut waits, mut cause) = (ListWaits::default(), ListCause::Event);
     loop {
         let listed = inner.relist(ENDS_WITHIN).await;
-        let is_blind = listed.is_err() || !has_events.load(Ordering::Relaxed);
-        let usual = usual_wait(is_blind, inner.pending.is_any());
-        let interval = waits.after(inner.silent_ids(), usual, cause);
         let trouble = match listed {
             Ok(()) => {
                 read_runtime(inner, &mut read_at).await;
@@ -191,7 +188,10 @@ async fn relist(inner: &Arc<Inner>, has_events: &AtomicBool) {
                 Some(error.to_string())
             }
         };
+        let is_blind = trouble.is_some() || !has_events.load(Ordering::Relaxed);
         inner.set_trouble(trouble);
+        let usual = usual_wait(is_blind, inner.pending.is_any());
+        let interval = waits.after(inner.silent_ids(), usual, cause);
         cause = tokio::select! {
             () = tokio::time::sleep(interval) => ListCause::Wait,
             () = inner.relist_soon.notified() => {

@@ -42,12 +42,14 @@ impl RuntimeService for Services {
     async fn status(&self, _request: Request<StatusRequest>) -> Answer<StatusResponse> {
         self.0
             .call("Status", async || {
-                let good = |name: &str| RuntimeCondition {
+                let condition = |name: &str, status| RuntimeCondition {
                     r#type: name.to_owned(),
-                    status: true,
+                    status,
                     ..RuntimeCondition::default()
                 };
-                let conditions = vec![good("RuntimeReady"), good("NetworkReady")];
+                let network = !self.0.state().has_no_network();
+                let conditions =
+                    vec![condition("RuntimeReady", true), condition("NetworkReady", network)];
                 let status = Some(RuntimeStatus { conditions });
                 let runtime_handlers = self.0.state().handlers();
                 Ok(StatusResponse { status, runtime_handlers, ..StatusResponse::default() })

@@ -85,6 +85,8 @@ pub(super) struct State {
     /// The names of containers whose status does not come.
     held: BTreeSet<String>,
     has_cri_events: bool,
+    /// Its network is not ready.
+    has_no_network: bool,
     /// Its name, if it is not that of the start.
     name: Option<String>,
     /// Its version, if it is not that of the start.
@@ -171,6 +173,14 @@ impl State {
 
     pub(super) fn set_cri_events(&mut self, are_there: bool) {
         self.has_cri_events = are_there;
+    }
+
+    pub(super) fn set_network(&mut self, is_ready: bool) {
+        self.has_no_network = !is_ready;
+    }
+
+    pub(super) fn has_no_network(&self) -> bool {
+        self.has_no_network
     }
 
     pub(super) fn has_cri_events(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A runtime that comes back as another one.
+//! A runtime that comes back, as the same or as another one.
 
 use std::time::Duration;
 
@@ -13,13 +13,54 @@ use crate::classes::{class, pod, waiting};
 /// The pod worker reads the facts of its node so often that a test does not wait for them.
 const NODE_CHECK: Duration = Duration::from_millis(50);
 
+/// The status of the latest Node.
+fn node_status(bench: &Bench) -> Option<Value> {
+    let operations = bench.edge.operations();
+    let node = operations.iter().rev().find(|it| it.resource == "null/node/gw-1")?;
+    let mut node: Value = serde_json::from_slice(&node.content).expect("JSON");
+    Some(node["status"].take())
+}
+
+/// Waits until the latest Node has the condition `Ready` with this status and reason, and returns its message.
+async fn ready(bench: &Bench, status: &str, reason: &str) -> String {
+    let stated = || async {
+        let node = node_status(bench)?;
+        let ready = node["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
+        let is_same = ready["status"] == status && ready["reason"] == reason;
+        is_same.then(|| ready["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let found = until(stated).await;
+    found.unwrap_or_else(|| panic!("the node is not {status}, {reason}: {:?}", node_status(bench)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_not_ready_while_its_runtime_is_away_or_has_no_network() {
+    if !Containerd::is_possible() {
+        return;
+    }
+    let often = |settings: &mut Settings| settings.node_check = NODE_CHECK;
+    let (_scratch, mut twin, bench, edged) = on_a_twin_with(often).await;
+    ready(&bench, "True", "EdgedReady").await;
+    twin.stop().await;
+    let why = ready(&bench, "False", "RuntimeNotReady").await;
+    assert!(why.contains(twin.socket().to_str().expect("a path")), "{why}");
+    // It comes back before its network.
+    twin.set_network(false);
+    twin.restart(Restart::Kept).await.expect("it serves again");
+    let has_no_network = || async {
+        let why = ready(&bench, "False", "RuntimeNotReady").await;
+        why.starts_with("NetworkReady is false").then_some(())
+    };
+    assert!(until(has_no_network).await.is_some(), "the node does not name its network");
+    twin.set_network(true);
+    ready(&bench, "True", "EdgedReady").await;
+    edged.stop().await;
+}
+
 /// Waits until the latest Node has this version of the runtime, and returns the handlers that it states.
 async fn handlers(bench: &Bench, version: &str) -> Value {
     let stated = || async {
-        let operations = bench.edge.operations();
-        let node = operations.iter().rev().find(|it| it.resource == "null/node/gw-1")?;
-        let node: Value = serde_json::from_slice(&node.content).expect("JSON");
-        let status = &node["status"];
+        let status = node_status(bench)?;
         let is_same = status["nodeInfo"]["containerRuntimeVersion"] == version;
         is_same.then(|| status["runtimeHandlers"].clone())
     };
