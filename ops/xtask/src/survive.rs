@@ -131,7 +131,7 @@ const TESTS: [Test; 12] = [
     },
     Test {
         name: "containerd-2",
-        targets: &["conformance", "containerd", "kubelet", "lab", "pods"],
+        targets: &["conformance", "containerd", "kubelet", "lab", "pods", "spec"],
         tests: &[],
         rounds: None,
         seed: None,

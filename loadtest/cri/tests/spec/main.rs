@@ -27,6 +27,13 @@ use serde_json::{Value, json};
 /// The time that a command in a container may take, in seconds: two busy cores are slow.
 const COMMAND_SECONDS: i64 = 30;
 
+/// The name of a seccomp profile that lets a container make no folders, and the profile.
+const NO_FOLDERS: &str = "no-folders.json";
+const NO_FOLDERS_PROFILE: &str = r#"{
+    "defaultAction": "SCMP_ACT_ALLOW",
+    "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]
+}"#;
+
 /// One pod, a script that is run in it, and the lines that it must write.
 struct Case {
     name: &'static str,
@@ -76,6 +83,48 @@ fn cases() -> Vec<Case> {
                 "Gid:\t1001\t1001\t1001\t1001",
                 "Groups:\t7 1001 2000",
             ],
+        ),
+        case(
+            "a user of the container",
+            json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 1001}}),
+            json!({"securityContext": {"runAsUser": 3000, "runAsGroup": 3001, "runAsNonRoot": true}}),
+            status,
+            &["Uid:\t3000\t3000\t3000\t3000", "Gid:\t3001\t3001\t3001\t3001"],
+        ),
+        case(
+            "the seccomp profile of the pod",
+            json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}),
+            json!({}),
+            status,
+            &["Seccomp:\t2"],
+        ),
+        case(
+            "a container without the seccomp profile of the pod",
+            json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}),
+            json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+            status,
+            &["Seccomp:\t0"],
+        ),
+        case(
+            "a seccomp profile of the node",
+            json!({}),
+            json!({"securityContext": {"seccompProfile": {
+                "type": "Localhost", "localhostProfile": NO_FOLDERS,
+            }}}),
+            "grep Seccomp: /proc/1/status; mkdir /tmp/folder 2>&1",
+            &[
+                "Seccomp:\t2",
+                "mkdir: can't create directory '/tmp/folder': Operation not permitted",
+            ],
+        ),
+        case(
+            "an unmasked /proc",
+            json!({}),
+            json!({"securityContext": {"procMount": "Unmasked"}}),
+            // Masked it is a file without content.
+            "test $(wc -c < /proc/timer_list) -gt 0 && echo unmasked; \
+             grep -q ' /proc/sys ' /proc/mounts || echo no mount over sysctls",
+            &["unmasked", "no mount over sysctls"],
         ),
         case(
             "rights",
@@ -203,8 +252,12 @@ async fn every_field_is_held_by_a_real_containerd() {
         user_id: found.uid.map(|id| id.value),
         user_name: found.username.clone(),
     };
+    let seccomp_dir = containerd.data().join("seccomp");
+    fs::create_dir_all(&seccomp_dir).expect("a folder");
+    fs::write(seccomp_dir.join(NO_FOLDERS), NO_FOLDERS_PROFILE).expect("a profile");
     let node = NodeFacts {
         node: "gw-1".to_owned(),
+        seccomp_dir,
         dir: containerd.data().to_owned(),
         logs: containerd.data().join("logs"),
         resolv_conf: ResolvConf::parse(
