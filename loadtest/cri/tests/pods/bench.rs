@@ -40,6 +40,8 @@ pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) edge: FakeEdge,
     pub(crate) settings: Settings,
+    /// The name of the node.
+    pub(crate) node: String,
     /// The id of the machine's boot; that of the kernel if it is empty.
     pub(crate) boot_id: String,
     /// The root of the cgroups of its pods; the common one if it is empty.
@@ -67,12 +69,13 @@ impl Bench {
             pressure: PressureSettings { evicts: false, ..PressureSettings::default() },
             ..Settings::default()
         };
-        let (boot_id, cgroup_root) = (String::new(), String::new());
+        let (node, boot_id, cgroup_root) = ("gw-1".to_owned(), String::new(), String::new());
         let (socket, cluster_dns) = (socket.to_owned(), Vec::new());
         Self {
             dir,
             edge,
             settings,
+            node,
             boot_id,
             cgroup_root,
             cluster_dns,
@@ -94,7 +97,7 @@ impl Bench {
 
     /// A pod worker that starts after `opened`, which is called once its runtime is open.
     pub(crate) async fn edged_after(&self, opened: impl FnOnce()) -> Handle {
-        let node = "gw-1".parse().expect("a node name");
+        let node = self.node.parse().expect("a node name");
         let dir = self.edged_dir();
         // The runtime is given; its kind only decides how many pods there is room for.
         let kind = RuntimeKind::Hollow;

@@ -22,6 +22,8 @@ mod faults;
 mod life;
 mod logs;
 mod loss;
+mod neighbours;
+mod network;
 mod pending_ends;
 mod policy;
 mod pulls;
