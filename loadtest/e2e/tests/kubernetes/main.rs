@@ -1,11 +1,13 @@
 //! Headwater on a real Kubernetes API: the built program, and a control plane on loopback.
 
+mod applications;
 mod bad_input;
 mod case_list;
 mod conformance;
 mod controllers;
 mod mirrors;
 mod node_cases;
+mod offline;
 mod pods;
 mod readme;
 mod requests;
