@@ -12,7 +12,7 @@ use crate::world::World;
 const FAULTS: u64 = 60;
 
 /// How many kinds of them there are.
-const KINDS: u64 = 47;
+const KINDS: u64 = 49;
 
 /// How long at most passes between two of them.
 const PAUSE_MS_MAX: u64 = 1_500;
@@ -35,6 +35,7 @@ enum Ending {
     RemoveClone(usize),
     DeliverLate(usize),
     ApiReturns,
+    ApiThaws,
     ApiCalms,
 }
 
@@ -234,6 +235,11 @@ async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
             world.cluster.disturb();
             later.0.push((now + frame.below(30_000), Ending::ApiCalms));
         }
+        47 | 48 => {
+            frame.fault("API server frozen", "");
+            world.cluster.server.set_frozen(true);
+            later.0.push((now + frame.below(FROZEN_MS_MAX), Ending::ApiThaws));
+        }
         39 if !world.controllers[1 - controller].is_on() => {
             frame.count("second controller");
             world.controllers[1 - controller].start().await;
@@ -294,6 +300,7 @@ async fn end(world: &mut World, mut due: Vec<(u64, Ending)>) {
             Ending::SwitchOn(edge) if !world.edges[edge].is_on() => world.switch_on(edge),
             Ending::SwitchOn(_) => {}
             Ending::ApiReturns => world.cluster.server.start(),
+            Ending::ApiThaws => world.cluster.server.set_frozen(false),
             Ending::ApiCalms => world.cluster.server.set_faults(Faults::default()),
             Ending::RemoveClone(of) => world.remove_clone(of).await,
             Ending::DeliverLate(who) => {
