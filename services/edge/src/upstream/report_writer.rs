@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{Identity, ReportBody, ReportId, ReportKey};
+use headwater_event::{Identity, Report, ReportBody, ReportId, ReportKey};
 use headwater_store::{Batch, Durability, Engine, EngineError};
 
 use super::identity::Issuer;
