@@ -21,7 +21,8 @@ pub(super) fn choose(pod: &Value, request: &LogsRequest) -> Result<ContainerChoi
         containers.filter_map(|container| container["name"].as_str()).collect()
     };
     let mains = of("/spec/containers");
-    let all: Vec<&str> = of("/spec/initContainers").into_iter().chain(mains.clone()).collect();
+    let lists = [of("/spec/initContainers"), mains.clone(), of("/spec/ephemeralContainers")];
+    let all = lists.concat();
     let chosen = |names: &[&str], note: String| ContainerChoice {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         note,
@@ -55,9 +56,9 @@ pub(super) fn choose(pod: &Value, request: &LogsRequest) -> Result<ContainerChoi
 /// The reason why a container has no log.
 pub(super) fn not_written(pod: &Value, request: &LogsRequest, container: &str) -> Status {
     let name = &request.pod;
-    let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let statuses = lists.into_iter().filter_map(|list| pod["status"][list].as_array());
     let began = statuses
-        .into_iter()
         .flatten()
         .any(|status| status["name"] == container && status["state"].get("waiting").is_none());
     Status::not_found(if request.previous {
@@ -79,6 +80,7 @@ mod tests {
         json!({"metadata": {}, "spec": {
             "initContainers": [{"name": "init"}],
             "containers": [{"name": "web"}, {"name": "sidecar"}],
+            "ephemeralContainers": [{"name": "debug"}],
         }})
     }
 
@@ -95,15 +97,31 @@ mod tests {
     fn the_first_container_is_the_default() {
         let chosen = choose(&pod(), &request("", false)).expect("one");
         assert_eq!(chosen.names, ["web"]);
-        assert_eq!(chosen.note, "Defaulted container \"web\" out of: init, web, sidecar");
+        assert_eq!(chosen.note, "Defaulted container \"web\" out of: init, web, sidecar, debug");
         let mut annotated = pod();
         annotated["metadata"]["annotations"] =
             json!({"kubectl.kubernetes.io/default-container": "sidecar"});
         assert_eq!(choose(&annotated, &request("", false)).expect("one").names, ["sidecar"]);
         assert_eq!(choose(&pod(), &request("init", false)).expect("one").names, ["init"]);
         let all = choose(&pod(), &request("", true)).expect("all");
-        assert_eq!(all.names, ["init", "web", "sidecar"]);
+        assert_eq!(all.names, ["init", "web", "sidecar", "debug"]);
+        assert_eq!(choose(&pod(), &request("debug", false)).expect("one").names, ["debug"]);
         let error = choose(&pod(), &request("db", false)).expect_err("none");
-        assert!(error.message().contains("init, web, sidecar"), "{error}");
+        assert!(error.message().contains("init, web, sidecar, debug"), "{error}");
+    }
+
+    #[test]
+    fn a_container_of_any_kind_has_begun_once_it_waits_no_more() {
+        for (list, name) in [
+            ("initContainerStatuses", "init"),
+            ("containerStatuses", "web"),
+            ("ephemeralContainerStatuses", "debug"),
+        ] {
+            let mut pod = pod();
+            let why = |pod: &Value| not_written(pod, &request(name, false), name).to_string();
+            assert!(why(&pod).contains("has not started"), "{}", why(&pod));
+            pod["status"][list] = json!([{"name": name, "state": {"running": {}}}]);
+            assert!(why(&pod).contains("has written nothing"), "{}", why(&pod));
+        }
     }
 }
