@@ -58,8 +58,8 @@ pub(super) async fn logs(
     let (node, view) = dependencies.node(node)?;
     let logs = view.logs().ok_or_else(|| {
         Status::failed_precondition(format!(
-            "the pods of node {node} are run by a process of its own, `headwater edged`: what they \
-             write lies in the data directory of that one, under nodes/{node}/edged/logs"
+            "the pods of node {node} are run by a process of its own, `headwater edged`: name with \
+             --data the directory of that one, in which their logs lie"
         ))
     })?;
     let chosen = container::choose(&pod, &request)?;

@@ -174,7 +174,9 @@ fn a_pod_worker_of_its_own_runs_the_pods_over_the_local_api() {
     assert!(containers(&edge.data()).is_empty());
     // The edge does not have the output of its pods, and names the process that has it.
     let refusal = edge.refused(&["logs", "keeper"]);
-    assert!(refusal.contains("`headwater edged`"), "{refusal}");
+    assert!(refusal.contains("`headwater edged`: name with --data"), "{refusal}");
+    edged.wait_for("its logs", || edged.text(&["logs", "keeper"]).filter(|log| log == "hello\n"));
+    assert!(edged.refused(&["logs", "-l", "app=keeper"]).contains("name one pod"));
     assert!(edged.data().join("nodes").join(NODE).join("edged/logs").is_dir());
 
     // The worker dies while its edge lives: the node is not present, and its hub still has it.

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use headwater_kubelet::client::LogRequest;
+use headwater_kubelet::client::{LogRequest, NodeClient};
 use headwater_object::ObjectType;
-use headwater_operator::client;
+use headwater_operator::client::{self, ConnectError};
 use headwater_proto::operator::operator_client::OperatorClient;
 use headwater_proto::operator::{GetRequest, LogsRequest};
 use serde_json::Value;
@@ -38,13 +38,17 @@ pub(super) async fn run(args: Logs) -> CommandResult {
         now_ms.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)).max(1)
     });
     if args.hub.hub.is_some() {
-        return through_hub(&args).await;
+        return of_server(&args, "with --hub").await;
     }
     check_no_tls(&args.hub)?;
+    let operator = client::connect(&args.target.data).await;
+    if matches!(operator, Err(ConnectError::NotRunning { .. })) && has_worker(&args).await {
+        return of_server(&args, "in the directory of `headwater edged`").await;
+    }
+    let mut operator = operator?;
     let selector = args.selector.as_deref();
     let selected = selector.map(|selector| Selector::parse(Some(selector), None)).transpose()?;
     let named = args.pod.as_deref().map(named).transpose()?;
-    let mut operator = client::connect(&args.target.data).await?;
     let pods = match (&selected, named) {
         (Some(selector), _) => selected_pods(&mut operator, selector, &args).await?,
         (None, Some(LogTarget::Workload(of, name))) => {
@@ -84,17 +88,27 @@ pub(super) async fn run(args: Logs) -> CommandResult {
     Ok(Outcome::Done)
 }
 
-/// Prints the log of a container of a pod that a hub reaches. A hub knows neither labels nor workloads.
-async fn through_hub(args: &Logs) -> CommandResult {
-    let usage = |words: &str| Err(Failure::Usage(words.to_owned()));
+/// Whether a pod worker runs in the directory: `headwater edged` has no operator API. A process that was killed leaves its
+/// sockets behind.
+async fn has_worker(args: &Logs) -> bool {
+    for node in NodeClient::all(&args.target.data).unwrap_or_default() {
+        if node.pods().await.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Prints the log of a container of a pod that a server with a kubelet's paths reaches: that of a hub, or of the pod worker
+/// itself. It knows neither labels nor workloads. `place` names it for a person.
+async fn of_server(args: &Logs, place: &str) -> CommandResult {
+    let usage = |words: &str| Err(Failure::Usage(format!("{place}, {words}")));
     let word = match args.pod.as_deref().map(named).transpose()? {
         Some(LogTarget::Pod(name)) => name,
-        _ => return usage("with --hub, name one pod: a hub knows neither labels nor workloads"),
+        _ => return usage("name one pod: neither labels nor workloads are known there"),
     };
     if args.all_containers || args.prefix {
-        return usage(
-            "with --hub, name one container: --all-containers and --prefix are for a node",
-        );
+        return usage("name one container: there is no --all-containers and no --prefix");
     }
     let place = PodPlace { namespace: &args.namespace, word };
     let named = args.container.as_deref();
