@@ -149,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// The pod's own address, else the node's.
+    /// The first of the pod's addresses.
     pub(super) fn pod_address(&self) -> IpAddr {
         self.pod_addresses().first().copied().unwrap_or(self.shared.address)
     }
@@ -157,9 +157,14 @@ impl Worker {
     /// The pod's own addresses, else the node's.
     fn pod_addresses(&self) -> Vec<IpAddr> {
         let WorkerDependencies { runtime, address, .. } = &*self.shared;
-        let sandboxes = runtime.features().sandboxes;
-        let own = sandboxes.then(|| runtime.pod(&self.record.uid).addresses).unwrap_or_default();
-        if own.is_empty() { vec![*address] } else { own }
+        let mut addresses = Vec::new();
+        if runtime.features().sandboxes {
+            addresses = runtime.pod(&self.record.uid).addresses;
+        }
+        if addresses.is_empty() {
+            addresses.push(*address);
+        }
+        addresses
     }
 
     /// Reads the pod's state from the runtime, and brings the trackers up to date with it.
