@@ -45,7 +45,7 @@ mod transfer;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
-use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId, WriterAddress};
 use headwater_follow::{DerivedRows, Follower};
 use headwater_store::{Engine, EngineError, Read};
 use headwater_view::StreamReader;
@@ -68,7 +68,7 @@ pub(crate) struct Fold {
     engine: Arc<dyn Engine>,
     state: RwLock<Arc<FoldState>>,
     /// Where the writer of the newest claim listens, as in the state.
-    writer_address: watch::Sender<Option<String>>,
+    writer_address: watch::Sender<Option<WriterAddress>>,
     heads: Arc<StreamHeads>,
     snapshots: SharedSnapshots,
     identities: KnownIdentities,
@@ -121,8 +121,8 @@ impl Fold {
         &self.subscriptions
     }
 
-    /// Where the writer of the newest claim listens, and each change of it.
-    pub(crate) fn writer_address(&self) -> watch::Receiver<Option<String>> {
+    /// Where the writer of the newest claim listens, and each change of it, also a new claim of the same address.
+    pub(crate) fn writer_address(&self) -> watch::Receiver<Option<WriterAddress>> {
         self.writer_address.subscribe()
     }
 

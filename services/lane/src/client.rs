@@ -3,10 +3,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use futures::stream::{BoxStream, PollNext, select_with_strategy};
-use headwater_event::{PresenceUpdate, RequestVerb};
+use headwater_event::{PresenceUpdate, RequestVerb, WriterAddress};
 use headwater_identity::{Connector, Distrust, PeerTrust};
 use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
@@ -15,20 +14,15 @@ use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage};
 use headwater_proto::wire::{WireError, answer_from_wire, verbs_from_wire};
 use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use crate::asks::{AskIntake, PendingAsk, PendingAsks};
+use crate::attempts;
 use crate::dial::{DialError, dial};
 use crate::metrics::LaneMetrics;
 use crate::{MESSAGE_BYTES_MAX, PROTOCOL};
-
-/// The first and the longest wait before a hub connects again; the wait doubles in between, with
-/// jitter, because all hubs lose a controller at the same time. A controller that starts again at its
-/// address has its hubs back within 3 s.
-const RETRY_MIN: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Messages of presence that wait for the transport: one more than what the controller has not read.
 const OUTGOING_MAX: usize = 4;
@@ -49,8 +43,8 @@ pub struct LaneClient {
     pub hub: String,
     /// The hub's certificate; `None`: without TLS, on loopback.
     pub tls: Option<Connector>,
-    /// Where the writer of the log listens; `None`: it does not, or there is none.
-    pub controller: watch::Receiver<Option<String>>,
+    /// Where the writer of the log listens, with each claim; `None`: it does not, or there is none.
+    pub controller: watch::Receiver<Option<WriterAddress>>,
     /// The presence of the hub's nodes.
     pub presence: PresenceSource,
     /// What its nodes ask.
@@ -90,52 +84,27 @@ impl From<Status> for LaneError {
 
 impl LaneClient {
     /// Holds a stream to the present writer until the sender of its address is dropped.
-    pub async fn run(mut self) {
-        let retry = ExponentialBuilder::default()
-            .with_min_delay(RETRY_MIN)
-            .with_max_delay(RETRY_MAX)
-            .with_jitter()
-            .without_max_times();
-        let mut waits = retry.build();
-        loop {
-            let address = self.controller.borrow_and_update().clone();
-            let mut moved = self.controller.clone();
-            let held = async {
-                let Some(address) = &address else {
-                    self.asks.close("the active controller does not listen for hubs".to_owned());
-                    return std::future::pending().await;
-                };
-                self.asks.close(format!("the hub connects to the controller at {address}"));
-                let mut was_up = false;
-                let Err(error) = self.hold(address, &mut was_up).await;
-                self.metrics.up(false);
-                self.metrics.failed();
-                let error = error_chain(&error);
-                self.asks.close(format!("no lane to the controller at {address}: {error}"));
-                tracing::warn!(controller = %address, %error, "no lane to the controller; trying again");
-                was_up
-            };
-            tokio::select! {
-                biased;
-                changed = moved.changed() => {
-                    self.metrics.up(false);
-                    if changed.is_err() {
-                        return;
-                    }
-                    waits = retry.build();
-                }
-                was_up = held => {
-                    if was_up {
-                        waits = retry.build();
-                    }
-                    let wait = sleep(waits.next().unwrap_or(RETRY_MAX));
-                    tokio::select! {
-                        () = wait => {}
-                        changed = moved.changed() => if changed.is_err() { return },
-                    }
-                }
-            }
-        }
+    pub async fn run(self) {
+        attempts::follow(self.controller.clone(), |writer| self.attempt(writer)).await;
+        self.metrics.up(false);
+    }
+
+    /// Holds a stream to a writer until it fails; without one, for ever. Returns whether it was established.
+    async fn attempt(&self, writer: Option<WriterAddress>) -> bool {
+        self.metrics.up(false);
+        let Some(WriterAddress { address, .. }) = &writer else {
+            self.asks.close("the active controller does not listen for hubs".to_owned());
+            return std::future::pending().await;
+        };
+        self.asks.close(format!("the hub connects to the controller at {address}"));
+        let mut was_up = false;
+        let Err(error) = self.hold(address, &mut was_up).await;
+        self.metrics.up(false);
+        self.metrics.failed();
+        let error = error_chain(&error);
+        self.asks.close(format!("no lane to the controller at {address}: {error}"));
+        tracing::warn!(controller = %address, %error, "no lane to the controller; trying again");
+        was_up
     }
 
     /// Holds a stream to the controller at `address`; `is_up` is set once it is established.

@@ -120,6 +120,14 @@ where
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn without_tls_a_hub_connects_to_loopback_only() {
+        for address in ["192.0.2.1:7301", "[2001:db8::1]:7301"] {
+            let outcome = dial(address, None).await;
+            assert!(matches!(outcome, Err(DialError::NotLoopback)), "{address}: {outcome:?}");
+        }
+    }
+
     #[test]
     fn an_address_is_a_host_and_a_port() {
         for (address, found) in [

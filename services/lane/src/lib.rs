@@ -15,6 +15,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `client` | the hub's end: the stream to the present writer |
+//! | `attempts` | when a hub connects: at each claim, and again after each failure |
 //! | `asks` | the hub's end of the requests of nodes |
 //! | `answers` | the controller's end of the requests of nodes, and their bounds |
 //! | `dial` | a connection to a controller, with TLS or on loopback |
@@ -24,6 +25,7 @@
 
 mod answers;
 mod asks;
+mod attempts;
 mod client;
 mod dial;
 mod metrics;

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::{
     AnswerBody, ConnectedNode, NodeRequest, NodeState, PresenceUpdate, RequestError, RequestVerb,
+    WriterAddress, WriterEpoch,
 };
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
@@ -138,8 +139,8 @@ impl Controller {
     }
 
     /// The address as a claim has it.
-    fn claimed(&self) -> Option<String> {
-        Some(format!("localhost:{}", self.address.port()))
+    fn claimed(&self) -> Option<WriterAddress> {
+        claim_of(self.address)
     }
 }
 
@@ -176,6 +177,11 @@ fn today() -> Validity {
     Validity { from: now - DAY, until: now + DAY }
 }
 
+/// The claim of a writer that listens at a port of this machine.
+fn claim_of(address: SocketAddr) -> Option<WriterAddress> {
+    Some(WriterAddress { epoch: WriterEpoch(1), address: format!("localhost:{}", address.port()) })
+}
+
 /// The updates of a hub with one node.
 fn updates() -> [PresenceUpdate; 2] {
     let state = Some(NodeState { lacks_worker: true, has_drained: false });
@@ -185,7 +191,7 @@ fn updates() -> [PresenceUpdate; 2] {
 
 /// The end of a hub named `hub-1`.
 fn hub(
-    controller: watch::Receiver<Option<String>>,
+    controller: watch::Receiver<Option<WriterAddress>>,
     tls: Option<Connector>,
 ) -> (JoinHandle<()>, Registry) {
     let (task, registry, _) = asking_hub(controller, tls);
@@ -194,7 +200,7 @@ fn hub(
 
 /// The same, with what asks for its nodes.
 fn asking_hub(
-    controller: watch::Receiver<Option<String>>,
+    controller: watch::Receiver<Option<WriterAddress>>,
     tls: Option<Connector>,
 ) -> (JoinHandle<()>, Registry, LaneAsker) {
     let (asker, asks) = LaneAsker::new();
@@ -237,9 +243,19 @@ async fn a_hub_sends_its_presence_to_the_present_writer_and_moves_with_the_claim
     second.recorder.until("the updates", is_whole).await;
     let has_ended = |events: &[_]| matches!(events.last(), Some((_, None)));
     first.recorder.until("the end of the first stream", has_ended).await;
+    // It starts again and claims the log with its address: the hub does not wait for its old connection to end.
+    let again = second.claimed().map(|claimed| WriterAddress { epoch: WriterEpoch(2), ..claimed });
+    claim.send_replace(again);
+    let has = |updates: usize, ends: usize| {
+        move |events: &[(String, Option<PresenceUpdate>)]| {
+            let received = events.iter().filter(|(_, update)| update.is_some()).count();
+            (received, events.len() - received) == (updates, ends)
+        }
+    };
+    second.recorder.until("the updates once more, and the end of the stream", has(4, 1)).await;
     // A writer that does not listen ends the lane.
     claim.send_replace(None);
-    second.recorder.until("the end of the second stream", has_ended).await;
+    second.recorder.until("the end of the third stream", has(4, 2)).await;
     assert_eq!(metric(&registry, "headwater_hub_lane_up"), 0.0);
     assert_eq!(metric(&registry, "headwater_hub_lane_failures_total"), 0.0);
     drop(claim);
@@ -427,6 +443,24 @@ async fn a_slow_answer_ends_in_words_before_the_deadline() {
     assert_eq!(reason, "the controller has no answer after 180 ms");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_ask_has_an_answer_in_words_beside_a_controller_that_accepts_and_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (_claim, address) = watch::channel(claim_of(listener.local_addr().expect("bound")));
+    let (_task, registry, asker) = asking_hub(address, None);
+    let (_accepted, _) = listener.accept().await.expect("a connection");
+    // While the hub waits for the welcome, and once it has given up: at once.
+    for words in ["the hub connects to the controller at", "no lane to the controller at"] {
+        let asking = async {
+            while !unavailable(&asker, "a", SOON).await.contains(words) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(SOON, asking).await.expect("named");
+    }
+    assert!(metric(&registry, "headwater_hub_lane_failures_total") >= 1.0);
+}
+
 #[tokio::test]
 async fn a_node_that_asks_without_end_delays_no_other() {
     let controller = Controller::start(None).await;
@@ -516,7 +550,7 @@ async fn a_controller_of_an_earlier_version_gets_presence_and_no_ask() {
     let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
     let server = tonic::transport::Server::builder().add_service(service);
     tokio::spawn(server.serve_with_incoming(incoming));
-    let (_claim, claimed) = watch::channel(Some(format!("localhost:{}", address.port())));
+    let (_claim, claimed) = watch::channel(claim_of(address));
     let (_task, registry, asker) = asking_hub(claimed, None);
     timeout(SOON, complete.notified()).await.expect("the presence");
     let reason = unavailable(&asker, "a", SOON).await;

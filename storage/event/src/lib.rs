@@ -109,7 +109,7 @@ pub use position::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
 };
 pub use presence::{ConnectedNode, DisconnectedNode, NodeState, PresenceUpdate};
-pub use record::{RecordKey, ReportKey};
+pub use record::{RecordKey, ReportKey, WriterAddress};
 pub use report::{
     Boot, EdgeStart, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind,
 };

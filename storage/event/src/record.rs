@@ -90,6 +90,23 @@ pub struct Claim {
     pub address: Option<String>,
 }
 
+/// Where the writer of an epoch listens for hubs. A writer that starts again has its address and another epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterAddress {
+    /// The epoch that it claimed.
+    pub epoch: WriterEpoch,
+    /// HOST:PORT.
+    pub address: String,
+}
+
+impl Claim {
+    /// Where the writer listens, if it does.
+    pub fn writer_address(&self) -> Option<WriterAddress> {
+        let address = self.address.clone()?;
+        Some(WriterAddress { epoch: self.epoch, address })
+    }
+}
+
 /// The value of a writer's heartbeat: an empty object while the writer keeps the log. Older readers
 /// ignore both fields and see an ordinary heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use headwater_event::{LogId, StreamId, WriterEpoch};
+use headwater_event::record::Claim;
+use headwater_event::{LogId, StreamId, WriterAddress, WriterEpoch};
 use headwater_follow::{DerivedRows, Follower};
 use headwater_log::acceptance::PartitionState;
 
@@ -18,7 +19,7 @@ pub(crate) struct FoldState {
     /// The newest claim of each partition: records before it are final.
     pub(crate) claims: Vec<WriterEpoch>,
     /// Where the writer of the newest claim listens, unless it has stopped in order.
-    pub(crate) writer_address: Option<String>,
+    pub(crate) writer_address: Option<WriterAddress>,
     /// Streams whose state does not hash to what the log records.
     pub(crate) damaged: BTreeSet<StreamId>,
     /// Why the log is not followed at present.
@@ -35,7 +36,7 @@ impl FoldState {
             folded: follower.is_folded(),
             reconciled: acceptance.is_reconciled(),
             claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
-            writer_address: writer.and_then(|claim| claim.address.clone()),
+            writer_address: writer.and_then(Claim::writer_address),
             damaged: follower.damaged().clone(),
             trouble: None,
         }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_event::{EntryKey, NodeName, NodeProgress, ResourceKey, Seq, StreamId};
+use headwater_event::{
+    EntryKey, NodeName, NodeProgress, ResourceKey, Seq, StreamId, WriterAddress,
+};
 use headwater_session::{SourceError, StreamSource};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
@@ -126,8 +128,8 @@ impl HubView {
     }
 
     /// Where the active writer of the downstream log listens, as its claim has it, and each change of
-    /// it. `None`: it listens nowhere, or has stopped in order.
-    pub fn writer_address(&self) -> watch::Receiver<Option<String>> {
+    /// it, also a new claim of the same address. `None`: it listens nowhere, or has stopped in order.
+    pub fn writer_address(&self) -> watch::Receiver<Option<WriterAddress>> {
         self.hub.fold.writer_address()
     }
 
