@@ -8,6 +8,8 @@ mod hub;
 
 #[path = "edge/admission.rs"]
 mod admission;
+#[path = "edge/certificates.rs"]
+mod certificates;
 #[path = "edge/faults.rs"]
 mod faults;
 #[path = "edge/half_open.rs"]

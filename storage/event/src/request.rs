@@ -100,6 +100,20 @@ impl NodeRequest {
 impl RequestVerb {
     /// Every verb.
     pub const ALL: [Self; 3] = [Self::Get, Self::Token, Self::Csr];
+
+    /// Checks the length of the body of a request before it is sent on. A check that writes a body anew may
+    /// make it longer.
+    ///
+    /// # Errors
+    /// [`RequestError::Invalid`] with verb and length above [`REQUEST_BODY_BYTES_MAX`].
+    pub fn check_body(self, body: &[u8]) -> Result<(), RequestError> {
+        let (found, max) = (body.len(), REQUEST_BODY_BYTES_MAX);
+        if found > max {
+            let what = format!("the body of the {self} has {found} bytes, want at most {max}");
+            return Err(RequestError::Invalid(what));
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for RequestVerb {
@@ -194,6 +208,14 @@ mod tests {
             let within = request(timeout_ms).answer_within();
             assert_eq!(within, Duration::from_millis(within_ms), "{timeout_ms}");
         }
+    }
+
+    #[test]
+    fn the_body_of_a_request_has_a_largest_length() {
+        let body = vec![b' '; REQUEST_BODY_BYTES_MAX + 1];
+        assert_eq!(RequestVerb::Csr.check_body(&body[1..]), Ok(()));
+        let why = "the body of the csr has 2097153 bytes, want at most 2097152".to_owned();
+        assert_eq!(RequestVerb::Csr.check_body(&body), Err(RequestError::Invalid(why)));
     }
 
     #[test]

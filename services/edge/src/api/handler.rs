@@ -309,6 +309,8 @@ impl ApiHandler {
         key: &ResourceKey,
         body: Bytes,
     ) -> Result<CloudResponse, OperationError> {
+        // A hub ends the session of a node that sends a longer one.
+        verb.check_body(&body).map_err(|error| OperationError::of(key, error))?;
         let (ask, timeout) = (CloudAsk { verb, key: key.clone(), body }, self.query_timeout);
         request(&self.session, |reply| SessionCommand::Request { ask, timeout, reply }).await
     }

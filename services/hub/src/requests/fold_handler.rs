@@ -54,6 +54,7 @@ impl RequestHandler for FoldRequestHandler {
                 request.body = signing.body();
             }
         }
+        request.verb.check_body(&request.body)?;
         self.next.handle(request).await
     }
 }

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use headwater_event::request::REQUEST_BODY_BYTES_MAX;
 use headwater_event::{AnswerBody, NodeRequest, RequestVerb, WriterAddress};
 use headwater_log::Claimant;
+use headwater_object::SigningRequest;
 use headwater_session::message::{Request, RequestError};
 use uuid::Uuid;
 
@@ -184,6 +186,46 @@ async fn the_fold_checks_the_body_of_a_request() {
     let outcome = ask(&mut wire, claim(5, "of-a", "u1", "vault")).await;
     assert_eq!(outcome.as_deref(), Ok(&*token()));
     assert_eq!(handler.requests.lock().expect("whole").len(), 1);
+    hub.stop().await;
+}
+
+/// A request of node `a` for a certificate that has `bytes` bytes as the hub sends it on. Blanks before the PEM fill it
+/// up.
+fn csr(id: u64, bytes: usize) -> Request {
+    const BLANKS: &str = "ICAg"; // Three blanks in base64.
+    let body = super::tls::signing_request("a");
+    let of = |blanks: usize, letters: usize| {
+        let mut body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let request = body["spec"]["request"].as_str().expect("a text");
+        body["spec"]["request"] = (BLANKS.repeat(blanks) + request).into();
+        let key = format!("null/certificatesigningrequest/{}", "c".repeat(letters));
+        let request = Request::get(id, 5_000, key.parse().expect("a key"));
+        Request { verb: Some(RequestVerb::Csr), body: body.to_string().into(), ..request }
+    };
+    let least = of(0, 1);
+    let node = "a".parse().expect("a name");
+    let checked = SigningRequest::parse(&node, &least.key, &least.body).expect("allowed");
+    let missing = bytes - checked.body().len();
+    of(missing / BLANKS.len(), 1 + missing % BLANKS.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_grows_too_long_is_refused_and_the_largest_is_sent_on() {
+    let cloud = TestCloud::new(&["a"]).await;
+    let handler = Arc::new(ScriptedHandler::default());
+    handler.outcomes.lock().expect("whole").push_back(Ok(Bytes::from_static(b"{}").into()));
+    let (hub, mut wire) = session(&cloud, &handler, limits()).await;
+    let too_long = csr(1, REQUEST_BODY_BYTES_MAX + 1);
+    assert!(too_long.body.len() < REQUEST_BODY_BYTES_MAX, "it grows when it is written anew");
+    let outcome = ask(&mut wire, too_long).await;
+    let why = "the body of the csr has 2097153 bytes, want at most 2097152".to_owned();
+    assert_eq!(outcome, Err(RequestError::Invalid(why)));
+    assert!(handler.requests.lock().expect("whole").is_empty(), "it did not reach the handler");
+
+    let outcome = ask(&mut wire, csr(2, REQUEST_BODY_BYTES_MAX)).await;
+    assert_eq!(outcome.as_deref(), Ok(&b"{}"[..]));
+    let bodies = handler.requests.lock().expect("whole").clone();
+    assert_eq!(bodies[0].body.len(), REQUEST_BODY_BYTES_MAX);
     hub.stop().await;
 }
 

@@ -171,7 +171,7 @@ fn counted_in(registry: &Registry, family: &str, outcome: &str) -> f64 {
 }
 
 /// A request for the certificate of a node of the cluster.
-fn signing_request(node: &str) -> String {
+pub(super) fn signing_request(node: &str) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
