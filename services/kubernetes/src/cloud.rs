@@ -19,7 +19,7 @@ use crate::failure::{self, send};
 use crate::kind::Kind;
 use crate::request::{object, signing_request, signing_requests, tokens};
 
-/// Requests at the API server at a time: four times what one node of a hub may have in flight, so that
+/// Requests at the API server at a time: four times what one node may have in flight, through whichever hubs, so that
 /// no node holds up another. Each may be a connection of its own.
 const REQUESTS_MAX: usize = 64;
 

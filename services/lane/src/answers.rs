@@ -1,7 +1,7 @@
-//! The controller's end of the requests of nodes: the asks of one hub in flight, and their bounds.
+//! The controller's end of the requests of nodes: the asks in flight, and their bounds.
 //!
-//! Every ask runs in a task of its own, so a slow one delays no other. A node may have only so many of
-//! its hub's asks, so one that asks without end leaves room for the others.
+//! Every ask runs in a task of its own, so a slow one delays no other. A node has a bounded number of asks, through
+//! whichever hubs they come, so one that asks without end leaves room for the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use headwater_event::{AnswerBody, NodeName, NodeRequest, RequestError};
 use headwater_proto::cloud::ControllerMessage;
 use headwater_proto::wire::Ask;
 use headwater_session::message::Response;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::Status;
@@ -19,7 +19,8 @@ use tonic::Status;
 /// Asks of one hub in flight, as many as a hub sends. Each may hold an answer of 2 MiB.
 pub const HUB_ASKS_MAX: usize = 256;
 
-/// Asks of one node of a hub in flight.
+/// Asks of one node in flight, through all hubs together: as many as a hub sends of it. A node with sessions at
+/// several hubs has no more.
 pub const NODE_ASKS_MAX: usize = 16;
 
 /// Answers the requests of nodes.
@@ -36,49 +37,80 @@ pub trait AskHandler: Send + Sync {
 pub(crate) struct HubAsks {
     handler: Arc<dyn AskHandler>,
     answers: mpsc::Sender<Result<ControllerMessage, Status>>,
-    in_flight: Arc<Mutex<InFlight>>,
+    nodes: NodeAsks,
+    /// The places of the asks of this hub.
+    places: Arc<Semaphore>,
     tasks: JoinSet<()>,
 }
 
-#[derive(Debug, Default)]
-struct InFlight {
-    all: usize,
-    by_node: HashMap<NodeName, usize>,
-}
+/// The number of asks of each node in flight, of all hubs. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeAsks(Arc<Mutex<HashMap<NodeName, usize>>>);
 
 /// An ask in flight; it counts until its answer is with the transport.
 struct Slot {
-    in_flight: Arc<Mutex<InFlight>>,
+    _of_hub: OwnedSemaphorePermit,
+    _of_node: NodeSlot,
+}
+
+/// An ask of a node in flight.
+struct NodeSlot {
+    nodes: NodeAsks,
     node: NodeName,
 }
 
 impl HubAsks {
     pub(crate) fn new(
         handler: Arc<dyn AskHandler>,
+        nodes: NodeAsks,
         answers: mpsc::Sender<Result<ControllerMessage, Status>>,
     ) -> Self {
-        Self { handler, answers, in_flight: Arc::default(), tasks: JoinSet::new() }
+        let places = Arc::new(Semaphore::new(HUB_ASKS_MAX));
+        Self { handler, answers, nodes, places, tasks: JoinSet::new() }
     }
 
     /// Begins an ask. Its answer, also that there are too many, goes down the stream.
     pub(crate) fn begin(&mut self, ask: Ask) {
-        while self.tasks.try_join_next().is_some() {}
         let Ask { id, request } = ask;
-        let slot = Slot::take(&self.in_flight, &request.node);
-        if slot.is_err() && self.tasks.len() >= 2 * HUB_ASKS_MAX {
+        let slot = match self.slot(&request.node) {
+            Ok(slot) => slot,
+            Err(error) => return self.refuse(id, error),
+        };
+        while self.tasks.try_join_next().is_some() {}
+        let (handler, answers) = (self.handler.clone(), self.answers.clone());
+        self.tasks.spawn(async move {
+            let outcome = respond(&*handler, request).await;
+            send(&answers, id, outcome).await;
+            drop(slot);
+        });
+    }
+
+    /// Answers an ask that does not begin.
+    pub(crate) fn refuse(&mut self, id: u64, error: RequestError) {
+        while self.tasks.try_join_next().is_some() {}
+        if self.tasks.len() >= 2 * HUB_ASKS_MAX {
             // A hub that does not count, and reads no answers either: it gets none.
             return;
         }
-        let (handler, answers) = (self.handler.clone(), self.answers.clone());
-        self.tasks.spawn(async move {
-            let (outcome, _slot) = match slot {
-                Ok(slot) => (respond(&*handler, request).await, Some(slot)),
-                Err(error) => (Err(error), None),
-            };
-            // A hub that has gone needs no answer.
-            let _ = answers.send(Ok(Response { id, outcome }.into())).await;
-        });
+        let answers = self.answers.clone();
+        self.tasks.spawn(async move { send(&answers, id, Err(error)).await });
     }
+
+    fn slot(&self, node: &NodeName) -> Result<Slot, RequestError> {
+        let too_many = |whose: &str| RequestError::TooMany(format!("of {whose} in flight"));
+        let of_hub = self.places.clone().try_acquire_owned().map_err(|_| too_many("this hub"))?;
+        let of_node = self.nodes.slot(node).ok_or_else(|| too_many("this node"))?;
+        Ok(Slot { _of_hub: of_hub, _of_node: of_node })
+    }
+}
+
+/// Sends an answer. A hub that has gone needs none.
+async fn send(
+    answers: &mpsc::Sender<Result<ControllerMessage, Status>>,
+    id: u64,
+    outcome: Result<AnswerBody, RequestError>,
+) {
+    let _ = answers.send(Ok(Response { id, outcome }.into())).await;
 }
 
 /// The answer of the handler, or that it did not come in time.
@@ -99,37 +131,33 @@ async fn respond(
     Ok(answer)
 }
 
-impl Slot {
-    fn take(in_flight: &Arc<Mutex<InFlight>>, node: &NodeName) -> Result<Self, RequestError> {
-        let too_many = |whose: &str| Err(RequestError::TooMany(format!("of {whose} in flight")));
-        let mut counted = lock(in_flight);
-        if counted.all >= HUB_ASKS_MAX {
-            return too_many("this hub");
+impl NodeAsks {
+    /// A place for an ask of `node`; `None`: it has as many as it may have.
+    fn slot(&self, node: &NodeName) -> Option<NodeSlot> {
+        let mut counts = self.lock();
+        let count = counts.entry(node.clone()).or_default();
+        if *count >= NODE_ASKS_MAX {
+            return None;
         }
-        if counted.by_node.get(node).is_some_and(|count| *count >= NODE_ASKS_MAX) {
-            return too_many("this node");
-        }
-        counted.all += 1;
-        *counted.by_node.entry(node.clone()).or_default() += 1;
-        drop(counted);
-        Ok(Self { in_flight: in_flight.clone(), node: node.clone() })
+        *count += 1;
+        drop(counts);
+        Some(NodeSlot { nodes: self.clone(), node: node.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, usize>> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Slot {
+impl Drop for NodeSlot {
     fn drop(&mut self) {
-        let mut counted = lock(&self.in_flight);
-        counted.all -= 1;
-        if let Some(count) = counted.by_node.get_mut(&self.node) {
+        let mut counts = self.nodes.lock();
+        if let Some(count) = counts.get_mut(&self.node) {
             *count -= 1;
             if *count == 0 {
-                counted.by_node.remove(&self.node);
+                counts.remove(&self.node);
             }
         }
     }
-}
-
-fn lock(in_flight: &Mutex<InFlight>) -> MutexGuard<'_, InFlight> {
-    // No code here panics while it holds the lock; a poisoned one is still whole.
-    in_flight.lock().unwrap_or_else(PoisonError::into_inner)
 }

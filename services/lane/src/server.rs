@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::presence::PRESENCE_SILENCE_MAX;
-use headwater_event::{PresenceUpdate, RequestVerb};
+use headwater_event::{PresenceUpdate, RequestError, RequestVerb};
 use headwater_identity::{Acceptor, PeerTrust, REFRESH_INTERVAL};
 use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::answers::{AskHandler, HubAsks};
+use crate::answers::{AskHandler, HubAsks, NodeAsks};
 use crate::socket::{self, Peer};
 use crate::{MESSAGE_BYTES_MAX, PROTOCOL, UpdateHandler};
 
@@ -67,6 +67,8 @@ pub struct LaneServer {
 struct LaneService {
     presence: Arc<dyn PresenceIntake>,
     asks: Arc<dyn AskHandler>,
+    /// The asks of each node in flight, of all hubs.
+    nodes: NodeAsks,
     /// Ends every stream.
     stop: CancellationToken,
 }
@@ -75,7 +77,9 @@ impl LaneServer {
     /// Serves hubs until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, tls, presence, asks } = self;
-        let service = ControllerLaneServer::new(LaneService { presence, asks, stop: stop.clone() })
+        let nodes = NodeAsks::default();
+        let service = LaneService { presence, asks, nodes, stop: stop.clone() };
+        let service = ControllerLaneServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let served = Server::builder()
@@ -127,7 +131,7 @@ impl ControllerLane for LaneService {
         let _ = outgoing.send(Ok(ControllerMessage { message: Some(welcome) })).await;
         tracing::info!(%hub, "a hub sends the presence of its nodes");
         let receiver = self.presence.connect(&hub);
-        let asks = HubAsks::new(self.asks.clone(), outgoing.clone());
+        let asks = HubAsks::new(self.asks.clone(), self.nodes.clone(), outgoing.clone());
         let stop = self.stop.clone();
         tokio::spawn(async move {
             let ended = tokio::select! {
@@ -195,7 +199,14 @@ fn take(
     asks: &mut HubAsks,
 ) -> Result<(), WireError> {
     match message.message {
-        Some(HubEvent::Ask(ask)) => asks.begin(Ask::try_from(ask)?),
+        Some(HubEvent::Ask(ask)) => {
+            let id = ask.id;
+            match Ask::try_from(ask) {
+                Ok(ask) => asks.begin(ask),
+                // It is of one node, and the stream is of all nodes of the hub.
+                Err(error) => asks.refuse(id, RequestError::Invalid(error.to_string())),
+            }
+        }
         // A later version may send more; this one has not announced that it takes it.
         None => {}
         update => receiver(PresenceUpdate::try_from(HubMessage { message: update })?),

@@ -1,5 +1,6 @@
 //! Both ends of the lane over TCP, with and without TLS.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -8,6 +9,7 @@ use std::{fs, future};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use headwater_event::request::REQUEST_BODY_BYTES_MAX;
 use headwater_event::{
     AnswerBody, ConnectedNode, NodeRequest, NodeState, PresenceUpdate, RequestError, RequestVerb,
     WriterAddress, WriterEpoch,
@@ -23,6 +25,8 @@ use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerL
 use headwater_proto::cloud::controller_message::Message as ControllerEvent;
 use headwater_proto::cloud::hub_message::Message as HubEvent;
 use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage, Welcome};
+use headwater_proto::wire::{Ask, answer_from_wire};
+use headwater_session::message::Response;
 use prometheus::Registry;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -52,16 +56,27 @@ struct RecordedStream {
 
 struct Intake(Arc<Recorder>);
 
-/// Answers each ask with the name of its node: of node `slow` once it is released, of node `dead` never.
+/// Answers each ask with the name of its node: of a node `slow...` once it is released, of node `dead` never.
 struct Answers {
     released: Semaphore,
+    /// A permit for each ask of a slow node that has begun.
+    slow: Semaphore,
     /// A permit for each ask that is never answered.
     dead: Semaphore,
 }
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { released: Semaphore::new(0), dead: Semaphore::new(0) }
+        let none = || Semaphore::new(0);
+        Self { released: none(), slow: none(), dead: none() }
+    }
+}
+
+impl Answers {
+    /// Waits until so many more asks of slow nodes have begun.
+    async fn until_slow(&self, asks: usize) {
+        let begun = self.slow.acquire_many(asks.try_into().expect("a few"));
+        timeout(SOON, begun).await.expect("they begin").expect("never closed").forget();
     }
 }
 
@@ -69,7 +84,10 @@ impl Default for Answers {
 impl AskHandler for Answers {
     async fn respond(&self, request: NodeRequest) -> Result<AnswerBody, RequestError> {
         match request.node.as_str() {
-            "slow" => self.released.acquire().await.expect("never closed").forget(),
+            slow if slow.starts_with("slow") => {
+                self.slow.add_permits(1);
+                self.released.acquire().await.expect("never closed").forget();
+            }
             "dead" => {
                 self.dead.add_permits(1);
                 future::pending().await
@@ -509,6 +527,55 @@ async fn a_hub_has_a_bounded_number_of_asks_in_flight() {
     answered(&asker, "a").await;
 }
 
+#[tokio::test]
+async fn the_asks_of_all_nodes_of_a_hub_are_bounded_together() {
+    let controller = Controller::start(None).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let (_task, _, asker) = asking_hub(address, None);
+    answered(&asker, "a").await;
+    let mut asks = tokio::task::JoinSet::new();
+    for n in 0..HUB_ASKS_MAX {
+        let (asker, node) = (asker.clone(), format!("slow-{}", n / NODE_ASKS_MAX));
+        asks.spawn(async move { asker.ask(request(&node, SOON)).await });
+    }
+    controller.answers.until_slow(HUB_ASKS_MAX).await;
+    let beyond = asker.ask(request("a", SOON)).await;
+    assert_eq!(beyond, Err(RequestError::TooMany("of this hub in flight".to_owned())));
+    controller.answers.released.add_permits(HUB_ASKS_MAX);
+    while let Some(outcome) = asks.join_next().await {
+        assert!(outcome.expect("no panic").is_ok());
+    }
+    answered(&asker, "a").await;
+}
+
+#[tokio::test]
+async fn the_asks_of_a_node_through_several_hubs_are_bounded_together() {
+    let controller = Controller::start(None).await;
+    let (_claim, address) = watch::channel(controller.claimed());
+    let hubs = [asking_hub(address.clone(), None), asking_hub(address, None)];
+    let [first, second] = hubs.map(|(_, _, asker)| asker);
+    let mut asks = tokio::task::JoinSet::new();
+    for asker in [&first, &second] {
+        answered(asker, "a").await;
+        for _ in 0..NODE_ASKS_MAX / 2 {
+            let asker = asker.clone();
+            asks.spawn(async move { asker.ask(request("slow", SOON)).await });
+        }
+    }
+    controller.answers.until_slow(NODE_ASKS_MAX).await;
+    for asker in [&first, &second] {
+        let beyond = timeout(SOON, asker.ask(request("slow", SOON))).await.expect("at once");
+        assert_eq!(beyond, Err(RequestError::TooMany("of this node in flight".to_owned())));
+        answered(asker, "a").await;
+    }
+    controller.answers.released.add_permits(NODE_ASKS_MAX + 1);
+    while let Some(outcome) = asks.join_next().await {
+        assert_eq!(outcome.expect("no panic").as_deref(), Ok(&b"slow"[..]));
+    }
+    let again = timeout(SOON, second.ask(request("slow", SOON))).await.expect("released");
+    assert_eq!(again.as_deref(), Ok(&b"slow"[..]), "an answer makes room at every hub");
+}
+
 /// A controller of an earlier version: it sends its welcome and fails when a hub asks.
 struct EarlierController(Arc<Notify>);
 
@@ -557,6 +624,37 @@ async fn a_controller_of_an_earlier_version_gets_presence_and_no_ask() {
     assert!(reason.contains("is of an earlier version and answers no get"), "{reason}");
     assert_eq!(metric(&registry, "headwater_hub_lane_up"), 1.0);
     assert_eq!(metric(&registry, "headwater_hub_lane_failures_total"), 0.0);
+}
+
+#[tokio::test]
+async fn a_malformed_ask_is_answered_by_its_id_and_ends_no_stream() {
+    let controller = Controller::start(None).await;
+    let at = format!("http://localhost:{}", controller.address.port());
+    let mut client = ControllerLaneClient::connect(at).await.expect("connects");
+    let hello = HubHello { protocol: 1, hub: "hub-1".to_owned() };
+    let ask = |id, bytes| {
+        let body = vec![b' '; bytes].into();
+        HubMessage::from(Ask { id, request: NodeRequest { body, ..request("a", SOON) } })
+    };
+    let largest = REQUEST_BODY_BYTES_MAX - 1; // The answer has the name of the node, too.
+    let messages = [
+        HubMessage { message: Some(HubEvent::Hello(hello)) },
+        ask(1, REQUEST_BODY_BYTES_MAX + 1),
+        ask(2, largest),
+    ];
+    let messages = futures::stream::iter(messages).chain(futures::stream::pending());
+    let mut stream = client.attach(messages).await.expect("attached").into_inner();
+    let mut outcomes = BTreeMap::new();
+    while outcomes.len() < 2 {
+        let message = timeout(SOON, stream.message()).await.expect("soon").expect("no error");
+        if let Some(ControllerEvent::Answer(answer)) = message.expect("open").message {
+            let Response { id, outcome } = answer_from_wire(answer).expect("well-formed");
+            outcomes.insert(id, outcome.map(|answer| answer.len()));
+        }
+    }
+    let why = "Ask.body: 2097153 bytes, at most 2097152 are allowed".to_owned();
+    let expected = [(1, Err(RequestError::Invalid(why))), (2, Ok(REQUEST_BODY_BYTES_MAX))];
+    assert_eq!(outcomes, BTreeMap::from(expected));
 }
 
 #[tokio::test]
