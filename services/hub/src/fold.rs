@@ -44,11 +44,10 @@ mod transfer;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use bytes::Bytes;
-use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId, WriterAddress};
+use headwater_event::{EntryKey, NodeName, RequestError, ResourceKey, StreamId, WriterAddress};
 use headwater_follow::{DerivedRows, Follower};
 use headwater_store::{Engine, EngineError, Read};
-use headwater_view::StreamReader;
+use headwater_view::{Entry, StreamReader};
 use tokio::sync::watch;
 
 use contacts::NodeContacts;
@@ -74,6 +73,17 @@ pub(crate) struct Fold {
     identities: KnownIdentities,
     contacts: NodeContacts,
     subscriptions: StreamSubscriptions,
+}
+
+/// Why the fold cannot tell whether a node has an object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookupError {
+    /// A stream of the node is not folded to its end.
+    #[error("{}", RequestError::LOG_NOT_READ)]
+    Folding,
+    /// The store cannot be read.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
 }
 
 impl Fold {
@@ -131,26 +141,26 @@ impl Fold {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The object at `key` in the streams that `node` reads; `None` also while the stream is not
-    /// folded to its end.
+    /// The entry at `key` in the streams that `node` reads.
     ///
     /// # Errors
-    /// When the store cannot be read.
-    pub(crate) fn object(
+    /// See [`LookupError`].
+    pub(crate) fn entry(
         &self,
         node: &NodeName,
         key: &ResourceKey,
-    ) -> Result<Option<Bytes>, EngineError> {
+    ) -> Result<Option<Entry>, LookupError> {
         let FoldSnapshot { state, stored, .. } = self.snapshot(&[]);
         let (reader, key) = (StreamReader::new(&*stored), EntryKey::from(key.clone()));
+        let mut is_folded = true;
         for stream in [StreamId::node(node), StreamId::Cluster] {
-            if state.is_folded(&stream)
-                && let Some(entry) = reader.entry(&stream, &key)?
-            {
-                return Ok(Some(entry.object));
+            if !state.is_folded(&stream) {
+                is_folded = false;
+            } else if let Some(entry) = reader.entry(&stream, &key)? {
+                return Ok(Some(entry));
             }
         }
-        Ok(None)
+        if is_folded { Ok(None) } else { Err(LookupError::Folding) }
     }
 
     /// The fold as it is now, with the heads of `streams`. The stored state is never older than

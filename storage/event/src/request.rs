@@ -130,6 +130,9 @@ impl RequestError {
     /// The reason why a get of an object that no pod names is forbidden.
     pub const NOT_NAMED: &str = "no pod of this node names the object";
 
+    /// The reason why a hub cannot tell yet what a node may request.
+    pub const LOG_NOT_READ: &str = "the hub still reads the log; ask again";
+
     /// The same for an edge of an earlier version, which knows three errors.
     #[must_use]
     pub fn for_earlier_edge(self) -> Self {

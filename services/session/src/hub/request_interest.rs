@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use headwater_event::{Checkpoint, GetRule, NodeName, ResourceKey, StreamId};
 
 use crate::message::{Request, RequestError, RequestVerb};
-use crate::source::{SourceError, StreamSource};
+use crate::source::{FoldStatus, Readiness, SourceError, StreamSource};
 
 /// The references of the node's pods as of a position. A request for an object that the stream does
 /// not hold needs them, and reading every pod costs far more than such a request: a node causes one
@@ -40,26 +40,33 @@ impl RequestInterest {
         match rule {
             GetRule::Allowed | GetRule::OfSpec => Ok(None),
             GetRule::Shared if is_shared => Ok(None),
-            GetRule::Named | GetRule::Shared if self.includes(source, node, &request.key)? => {
-                Ok(None)
-            }
-            GetRule::Named | GetRule::Shared => forbidden(RequestError::NOT_NAMED),
+            GetRule::Named | GetRule::Shared => self.unnamed(source, node, &request.key),
             GetRule::Forbidden(why) => forbidden(why),
         }
     }
 
-    /// Whether the stream of `node` has `key`, or one of its pods names it.
-    fn includes(
+    /// Why `node` may not request `key`; `None`: its stream has `key`, or one of its pods names it.
+    fn unnamed(
         &mut self,
         source: &dyn StreamSource,
         node: &NodeName,
         key: &ResourceKey,
-    ) -> Result<bool, SourceError> {
+    ) -> Result<Option<RequestError>, SourceError> {
         if source.has_object(node, key)? {
-            return Ok(true);
+            return Ok(None);
         }
-        let position = source.status(&StreamId::node(node))?.checkpoint;
-        Ok(self.references_at(position, || source.references(node))?.contains(key))
+        let not_read =
+            || Ok(Some(RequestError::Unavailable(RequestError::LOG_NOT_READ.to_owned())));
+        if source.log_id().is_none() {
+            return not_read();
+        }
+        let FoldStatus { checkpoint, readiness, .. } = source.status(&StreamId::node(node))?;
+        if readiness == Readiness::Folding {
+            return not_read();
+        }
+        let references = self.references_at(checkpoint, || source.references(node))?;
+        let is_named = references.contains(key);
+        Ok((!is_named).then(|| RequestError::Forbidden(RequestError::NOT_NAMED.to_owned())))
     }
 
     /// The references as of `position`: those that are known, or those that `read` returns.

@@ -190,6 +190,44 @@ fn a_node_may_request_only_objects_of_its_interest() {
 }
 
 #[test]
+fn a_hub_that_still_reads_the_log_forbids_nothing_that_the_log_decides() {
+    let mut source = source(3, 3);
+    source.set_readiness(Readiness::Folding);
+    let (mut hub, _) = open_hub(&source, 0, 1 << 20);
+    let mut ask = |source: &MemorySource, id, verb, key: &str| {
+        let request = Request::get(id, 1000, key.parse().expect("well-formed"));
+        let request = Request { verb: Some(verb), ..request };
+        match &hub.step(source, HubInput::Received(EdgeMessage::Request(request)))[..] {
+            [HubOutput::Send(HubMessage::Response(response))] => {
+                Some(response.outcome.clone().expect_err("no answer"))
+            }
+            [HubOutput::Ask(_)] => None,
+            outputs => panic!("{outputs:?}"),
+        }
+    };
+    let of_the_log = [
+        (RequestVerb::Get, "ns/secret/other"),
+        (RequestVerb::Get, "ns/endpoints/e"),
+        (RequestVerb::Token, "ns/serviceaccount/other"),
+    ];
+    for (id, (verb, key)) in (1..).zip(of_the_log) {
+        let not_read = RequestError::Unavailable(RequestError::LOG_NOT_READ.to_owned());
+        assert_eq!(ask(&source, id, verb, key), Some(not_read), "{key}");
+    }
+    // What the key alone decides, and what is there already.
+    let foreign = ask(&source, 4, RequestVerb::Get, "null/node/another");
+    assert!(matches!(foreign, Some(RequestError::Forbidden(_))), "{foreign:?}");
+    assert_eq!(ask(&source, 5, RequestVerb::Csr, "null/certificatesigningrequest/c"), None);
+    assert_eq!(ask(&source, 6, RequestVerb::Get, "ns/pod/p1"), None);
+
+    source.set_readiness(Readiness::Reconciled);
+    for (id, (verb, key)) in (7..).zip(of_the_log) {
+        let not_named = RequestError::Forbidden(RequestError::NOT_NAMED.to_owned());
+        assert_eq!(ask(&source, id, verb, key), Some(not_named), "{key}");
+    }
+}
+
+#[test]
 fn reports_are_acknowledged_after_their_append() {
     let source = source(1, 1);
     let (mut hub, _) = open_hub(&source, 1, 1 << 20);

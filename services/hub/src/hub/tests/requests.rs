@@ -87,7 +87,7 @@ pub(super) async fn ask(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fold_responds_first_and_then_the_handler() {
     let mut cloud = TestCloud::new(&["a", "b"]).await;
-    cloud.set("node/a", "held", Some("{\"held\":1}".to_owned())).await;
+    cloud.set("node/a", "held", Some("{\"metadata\":{\"name\":\"held\"}}".to_owned())).await;
     cloud.set("node/b", "foreign", Some("{}".to_owned())).await;
     cloud.set_key("node/a", "d/pod/web", Some(POD.to_owned())).await;
     let handler = Arc::new(ScriptedHandler::default());
@@ -102,7 +102,8 @@ async fn the_fold_responds_first_and_then_the_handler() {
     let (hub, mut wire) = session(&cloud, &handler, limits()).await;
 
     let held = request(&mut wire, 1, "d/configmap/held", 1_000).await;
-    assert_eq!(held.as_deref(), Ok(&b"{\"held\":1}"[..]));
+    let whole = r#"{"metadata":{"resourceVersion":"1","name":"held"}}"#;
+    assert_eq!(held.as_deref(), Ok(whole.as_bytes()), "its version travels beside it");
     let foreign = request(&mut wire, 2, "d/configmap/foreign", 1_000).await;
     assert_eq!(foreign, Err(RequestError::Forbidden(RequestError::NOT_NAMED.to_owned())));
     assert!(handler.requests.lock().expect("whole").is_empty(), "neither reached the handler");
