@@ -62,7 +62,7 @@ pub(crate) async fn dial(
         Ok(Some(Ok(stream))) => Ok(stream),
         Ok(Some(Err(refusal))) => Err(DialError::refused(node, refusal)),
         Ok(None) => Err(DialError::Stopping),
-        Err(_) => Err(DialError::Late { node: node.clone(), within: DIAL_WITHIN }),
+        Err(_) => Err(DialError::late(node, DIAL_WITHIN, contact(hub, node).as_ref())),
     }
 }
 

@@ -27,12 +27,15 @@ pub enum DialError {
         contact: Option<(String, SystemTime)>,
     },
     /// The node is connected to another hub.
-    #[error("node {node} is connected to hub {hub}, not to this hub; send the request there")]
+    #[error(
+        "node {node} is connected to hub {}, which heard it last at {}, not to this hub; send the request there",
+        contact.0, rfc3339(contact.1)
+    )]
     Elsewhere {
         /// The node.
         node: NodeName,
-        /// The hub.
-        hub: String,
+        /// The hub, and when it heard the node last. If the hub has died since, nothing newer is known.
+        contact: (String, SystemTime),
     },
     /// The edge takes no dials.
     #[error(
@@ -43,12 +46,17 @@ pub enum DialError {
         node: NodeName,
     },
     /// The edge did not open the stream in time.
-    #[error("node {node} is connected, but did not open a stream within {} s", within.as_secs())]
+    #[error(
+        "node {node} is connected, but did not open a stream within {} s; {}",
+        within.as_secs(), last(contact.as_ref())
+    )]
     Late {
         /// The node.
         node: NodeName,
         /// How long the hub waited.
         within: Duration,
+        /// The hub that heard it last, and when; `None`: none has.
+        contact: Option<(String, SystemTime)>,
     },
     /// The edge does not serve the stream now.
     #[error("node {node}: {reason}")]
@@ -85,7 +93,7 @@ impl DialError {
         let node = node.clone();
         match last {
             Some(last) if last.connected && last.hub != own => {
-                Self::Elsewhere { node, hub: last.hub.clone() }
+                Self::Elsewhere { node, contact: hub_and_time(last) }
             }
             last => Self::Absent { node, contact: last.map(hub_and_time) },
         }
@@ -94,6 +102,11 @@ impl DialError {
     /// The edge has sent nothing since a dial; `last` is its last contact.
     pub(super) fn silent(node: &NodeName, last: Option<&NodeProgress>) -> Self {
         Self::Silent { node: node.clone(), contact: last.map(hub_and_time) }
+    }
+
+    /// The edge did not open a stream `within` this time; `last` is its last contact.
+    pub(super) fn late(node: &NodeName, within: Duration, last: Option<&NodeProgress>) -> Self {
+        Self::Late { node: node.clone(), within, contact: last.map(hub_and_time) }
     }
 
     pub(super) fn refused(node: &NodeName, refusal: StreamRefusal) -> Self {
@@ -152,8 +165,23 @@ mod tests {
         assert!(words(Some(last_at("hub-2", false))).contains("hub hub-2 heard it last at"));
         assert_eq!(
             words(Some(last_at("hub-2", true))),
-            "node gw-1 is connected to hub hub-2, not to this hub; send the request there"
+            "node gw-1 is connected to hub hub-2, which heard it last at 2026-01-01T00:00:00Z, not to \
+             this hub; send the request there"
         );
         assert!(words(None).ends_with("no hub has heard it yet"));
+    }
+
+    #[test]
+    fn a_node_that_opens_no_stream_is_named_with_its_last_contact() {
+        let node: NodeName = "gw-1".parse().expect("a name");
+        let late = |last: Option<NodeProgress>| {
+            DialError::late(&node, Duration::from_secs(10), last.as_ref()).to_string()
+        };
+        assert_eq!(
+            late(Some(last_at("hub-1", true))),
+            "node gw-1 is connected, but did not open a stream within 10 s; hub hub-1 heard it last at \
+             2026-01-01T00:00:00Z"
+        );
+        assert!(late(None).ends_with("no hub has heard it yet"));
     }
 }

@@ -60,7 +60,7 @@ fn node(name: &str) -> NodeName {
     name.parse().expect("a name")
 }
 
-async fn start_paused(cloud: &TestCloud) -> HubHandle {
+pub(super) async fn start_paused(cloud: &TestCloud) -> HubHandle {
     let engine = Arc::new(MemoryEngine::new());
     let dependencies = dependencies(&cloud.logs(), &engine, &Registry::new());
     let config = config(HubSettings::default(), HubLimits::default());

@@ -13,12 +13,14 @@ use headwater_tunnel::frame;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::Endpoint;
 use tower::service_fn;
 
 use super::edge::Wire;
+use super::positions::start_paused;
 use super::tls::{Issuer, hub_with, secure};
 use super::*;
 
@@ -302,6 +304,40 @@ async fn a_node_whose_reports_wait_for_the_log_is_dialled_although_its_receipt_i
     dialing.await.expect("it ends").expect("a stream");
     for partition in [0, 1] {
         cloud.upstream.set_partition_fault(Partition(partition), None);
+    }
+    hub.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_a_node_that_opens_no_stream_learns_its_last_contact_within_a_second() {
+    let cloud = TestCloud::new(&["a"]).await;
+    let hub = start_paused(&cloud).await;
+    let node = "a".parse().expect("a name");
+    // A half-open link of an edge that confirms dials, and one of an edge that does not.
+    for (boot, dials) in [(1, DialSupport::Confirmed), (2, DialSupport::Taken)] {
+        let (edge, messages) = mpsc::channel(1);
+        let mut replies = hub.open_session(ReceiverStream::new(messages).boxed());
+        let hello = Hello { dials, ..hello(identity("a", boot, boot), Vec::new()) };
+        edge.send(Ok(EdgeMessage::Hello(hello).into())).await.expect("the session is there");
+        loop {
+            let message = replies.next().await.expect("a session").expect("a message");
+            if let HubMessage::Welcome(_) = HubMessage::try_from(message).expect("well-formed") {
+                break;
+            }
+        }
+        tokio::spawn(async move { while replies.next().await.is_some() {} });
+        let begun = tokio::time::Instant::now();
+        let error = hub.view().dial(&node).await.expect_err("nothing opens it");
+        match (dials, &error) {
+            (DialSupport::Confirmed, crate::DialError::Silent { contact: Some(_), .. }) => {
+                let within = begun.elapsed();
+                assert!(within < Duration::from_secs(1), "by default after {within:?}");
+            }
+            (DialSupport::Taken, crate::DialError::Late { contact: Some(_), .. }) => {}
+            _ => panic!("{error}"),
+        }
+        let words = error.to_string();
+        assert!(words.contains("hub hub-1 heard it last at "), "{words}");
     }
     hub.stop().await;
 }
