@@ -86,6 +86,30 @@ fn hub(args: &[&str]) -> Result<LayeredSettings<hub::HubSettings>, SettingsError
     LayeredSettings::load(args.process.running.config.as_deref(), &args.flags())
 }
 
+fn controller(
+    args: &[&str],
+) -> Result<LayeredSettings<controller::ControllerSettings>, SettingsError> {
+    let cli = Cli::try_parse_from(["headwater", "controller"].iter().chain(args)).expect("usage");
+    let Command::Controller(args) = cli.command else { unreachable!("it is `controller`") };
+    LayeredSettings::load(args.process.running.config.as_deref(), &args.flags())
+}
+
+#[test]
+fn without_tls_a_controller_listens_for_hubs_on_loopback_only() {
+    let listening = |listen| {
+        let args =
+            ["--kafka", "a:1", "--manifests", "m", "--insecure-loopback", "--listen", listen];
+        controller(&args).map(|configured| configured.settings.listen.is_some())
+    };
+    for anywhere in ["0.0.0.0:7301", "192.0.2.1:7301", "[::]:7301"] {
+        let refusal = listening(anywhere).expect_err("refused").to_string();
+        assert!(refusal.contains("without TLS a controller listens on loopback only"), "{refusal}");
+    }
+    for here in ["127.0.0.1:7301", "[::1]:7301"] {
+        assert!(listening(here).expect("allowed"), "{here}");
+    }
+}
+
 #[test]
 fn a_part_has_settings_of_its_own() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -143,7 +143,7 @@ async fn requests_beyond_the_bound_of_a_node_fail_at_once() {
 }
 
 /// A pod with a token in a projected volume.
-const POD_WITH_TOKEN: &str = r#"{"metadata":{"uid":"u1"},"spec":{"serviceAccountName":"robot",
+pub(super) const POD_WITH_TOKEN: &str = r#"{"metadata":{"uid":"u1"},"spec":{"serviceAccountName":"robot",
     "volumes":[{"name":"t","projected":{"sources":[
     {"serviceAccountToken":{"path":"token","audience":"vault"}}]}}],"containers":[]}}"#;
 

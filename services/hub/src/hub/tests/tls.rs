@@ -26,6 +26,7 @@ use tower::service_fn;
 
 use super::*;
 use edge::Wire;
+use requests::POD_WITH_TOKEN;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -190,10 +191,14 @@ pub(super) fn signing_request(node: &str) -> String {
 async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     let mut cloud = TestCloud::new(&["a", "b"]).await;
     cloud.set("node/b", "private", Some("{\"secret\":1}".to_owned())).await;
+    // A pod of a has the same ServiceAccount as the pod of b.
+    for (node, pod, uid) in [("node/a", "d/pod/own", "u-a"), ("node/b", "d/pod/web", "u-b")] {
+        cloud.set_key(node, pod, Some(POD_WITH_TOKEN.replace("u1", uid))).await;
+    }
     let issuer = Issuer::new();
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
     let mut b = connect(&hub, &issuer, "b").await;
-    b.receive_until("what it has", |b| b.seq("node/b") == 2).await;
+    b.receive_until("what it has", |b| b.seq("node/b") == 3).await;
     let as_a = issuer.connector("headwater://node/a");
 
     // A hello as b.
@@ -223,15 +228,19 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
     let hello = super::hello(identity("a", 2, 2), Vec::new());
     sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
-    let bound = r#"{"kind":"Pod","apiVersion":"v1","name":"web","uid":"u-b"}"#;
-    let token = format!(r#"{{"spec":{{"audiences":["vault"],"boundObjectRef":{bound}}}}}"#);
-    let csr = signing_request("b");
-    for (id, verb, key, body) in [
-        (7, RequestVerb::Get, "d/configmap/private", String::new()),
-        (8, RequestVerb::Get, "null/node/b", String::new()),
-        (9, RequestVerb::Token, "d/serviceaccount/robot", token),
-        (10, RequestVerb::Csr, "null/certificatesigningrequest/c", csr),
-    ] {
+    let token = |pod: &str, uid: &str, audience: &str| {
+        let bound = format!(r#"{{"kind":"Pod","apiVersion":"v1","name":"{pod}","uid":"{uid}"}}"#);
+        format!(r#"{{"spec":{{"audiences":["{audience}"],"boundObjectRef":{bound}}}}}"#)
+    };
+    let (robot, csr) = ("d/serviceaccount/robot", "null/certificatesigningrequest/c");
+    for (id, (verb, key, body, why)) in (7..).zip([
+        (RequestVerb::Get, "d/configmap/private", String::new(), RequestError::NOT_NAMED),
+        (RequestVerb::Get, "null/node/b", String::new(), "its own Node only"),
+        (RequestVerb::Token, robot, token("web", "u-b", "vault"), "this node has no pod d/pod/web"),
+        (RequestVerb::Token, robot, token("own", "u-b", "vault"), "has another UID"),
+        (RequestVerb::Token, robot, token("own", "u-a", "else"), "for this audience"),
+        (RequestVerb::Csr, csr, signing_request("b"), "the subject must be CN=system:node:a"),
+    ]) {
         let key = key.parse().expect("a key");
         let request =
             Request { verb: Some(verb), body: body.into(), ..Request::get(id, 1_000, key) };
@@ -245,7 +254,8 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
                 _ => {}
             }
         };
-        assert!(matches!(answer, Err(RequestError::Forbidden(_))), "{verb}: {answer:?}");
+        let Err(RequestError::Forbidden(words)) = &answer else { panic!("{verb}: {answer:?}") };
+        assert_contains(words, &[why]);
     }
     drop((sender, receiver));
 
@@ -266,7 +276,7 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
 
     // And b is not affected.
     cloud.set("node/b", "private", None).await;
-    b.receive_until("the next event", |b| b.seq("node/b") == 3).await;
+    b.receive_until("the next event", |b| b.seq("node/b") == 4).await;
     b.check_prefix(&cloud);
     hub.stop().await;
 }
