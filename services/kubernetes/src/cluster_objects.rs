@@ -410,7 +410,7 @@ impl<U: Uses> ClusterObjects<U> {
         let left_out = objects.iter().find(|raw| kind.leaves_out(raw)).map(|raw| {
             let of_type = raw.value()["type"].as_str().unwrap_or_default();
             format!(
-                "{}: pods name it, and no edge gets Secrets of the type {of_type}; give it another type",
+                "{}: pods name it, and no edge gets Secrets of the type {of_type}; make it anew with another type",
                 raw.described(kind)
             )
         });
