@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::interest::{ClusterStream, Interest, SharedInterest};
 use crate::metrics::ControllerMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::picture::{Picture, PictureReports, PresenceReceiver};
+use crate::picture::{DepartedPods, Picture, PictureReports, PresenceReceiver};
 use crate::publisher::{
     DownstreamLog, OpenError, Progress, PublishedFold, Publisher, PublisherDependencies,
     SharedConsumption, SharedSnapshotRequests, UnadoptedKeys, UuidGenerator, WriterTimings,
@@ -117,7 +117,9 @@ impl Controller {
             clock: wall_clock.clone(),
             new_uuid,
             unadopted: UnadoptedKeys::default(),
+            departed: DepartedPods::default(),
         };
+        let departed = downstream.departed.clone();
         let follower = downstream.open().await?;
         let earlier = Arc::new(PublishedFold(published.clone()));
 
@@ -193,7 +195,7 @@ impl Controller {
             troubles: picture_troubles,
             metrics: metrics.report_fold,
         };
-        let reports = Arc::new(PictureReports::new(picture.clone(), wall_clock.clone()));
+        let reports = Arc::new(PictureReports::new(picture.clone(), departed, wall_clock.clone()));
         let sink_context = SinkContext {
             picture: picture.clone(),
             progress: progress_receiver.clone(),

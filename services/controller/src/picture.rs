@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 mod connection;
+mod departed_pods;
 mod filter;
 mod merge;
 pub(crate) mod node_event;
@@ -32,6 +33,7 @@ use crate::interest::SharedInterest;
 use crate::source::SharedWorkloads;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
+pub(crate) use self::departed_pods::DepartedPods;
 pub use self::filter::Filter;
 pub use self::node_event::NodeEvent;
 pub use self::page::{PageOutline, PicturePage};

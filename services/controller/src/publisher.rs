@@ -206,7 +206,7 @@ impl Publisher {
         let PublisherDependencies { downstream, follower, address, metrics, .. } = dependencies;
         let new_uuid = downstream.new_uuid.clone();
         let engine = downstream.engine.clone();
-        let unadopted = downstream.unadopted.clone();
+        let (unadopted, departed) = (downstream.unadopted.clone(), downstream.departed.clone());
         let leadership = Leadership::new(downstream, follower, address, dependencies.sole_writer);
         let identities =
             IdentityMap::new(dependencies.uid_assignments, unadopted, new_uuid.clone());
@@ -216,6 +216,7 @@ impl Publisher {
             dependencies.missing,
             dependencies.notices,
             identities,
+            departed,
             metrics.clone(),
         );
         intake.declare(&dependencies.nodes);

@@ -61,6 +61,8 @@ pub enum TableId {
     Bodies = 0x47,
     /// Per body: how many entries refer to it.
     BodyReferences = 0x48,
+    /// Per pod, node and UID: a pod that left the node's stream.
+    DepartedPods = 0x49,
 
     /// The cloud's picture of the nodes.
     NodePictures = 0x50,
@@ -142,6 +144,7 @@ impl TableId {
         Self::HubKeys,
         Self::Bodies,
         Self::BodyReferences,
+        Self::DepartedPods,
         Self::NodePictures,
         Self::StatusPictures,
         Self::NodeProgress,
@@ -212,6 +215,7 @@ mod tests {
                 "46 HubKeys",
                 "47 Bodies",
                 "48 BodyReferences",
+                "49 DepartedPods",
                 "50 NodePictures",
                 "51 StatusPictures",
                 "52 NodeProgress",

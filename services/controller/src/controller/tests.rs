@@ -40,6 +40,7 @@ mod fold_reads;
 mod handover;
 mod key_repair;
 mod large_objects;
+mod leaving_pods;
 mod log_recreation;
 mod metrics;
 mod partitions;

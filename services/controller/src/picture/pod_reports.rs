@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::future::pending;
+use std::ops::Bound;
 
 use async_trait::async_trait;
-use headwater_event::ResourceKey;
+use headwater_event::{NodeName, ResourceKey};
 use headwater_follow::WallClock;
 use headwater_store::EngineError;
 use headwater_telemetry::error_chain;
 use headwater_view::PodStatusFold;
 use serde_json::Value;
 
+use super::departed_pods::DepartedPods;
 use super::{ChangeSubscription, Picture, PictureChange};
 use crate::source::identity::is_same_object;
 use crate::source::{PodReport, PodReports, ReportChanges};
 
-/// Statuses of one read.
-const CHUNK_STATUSES: usize = 256;
-
 /// Reads the reports from the picture.
 pub(crate) struct PictureReports {
     picture: Picture,
+    departed: DepartedPods,
     clock: WallClock,
 }
 
@@ -28,8 +28,8 @@ pub(crate) struct PictureReports {
 struct PodChanges(ChangeSubscription);
 
 impl PictureReports {
-    pub(crate) fn new(picture: Picture, clock: WallClock) -> Self {
-        Self { picture, clock }
+    pub(crate) fn new(picture: Picture, departed: DepartedPods, clock: WallClock) -> Self {
+        Self { picture, departed, clock }
     }
 
     fn read(&self, key: &ResourceKey, pod: &Value) -> Result<Option<PodReport>, EngineError> {
@@ -51,23 +51,41 @@ impl PictureReports {
         }))
     }
 
-    fn all_reported(&self, namespace: &str) -> Result<BTreeSet<ResourceKey>, EngineError> {
+    /// See [`PodReports::reported`]. A pod has left from when its removal reached the interest, and is there until then.
+    fn still_reported(
+        &self,
+        prefix: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> Result<BTreeSet<ResourceKey>, EngineError> {
+        let mut pods = self.bound(prefix, selects);
+        let departed = self.departed.of(prefix).into_iter();
+        pods.extend(departed.filter(|(key, node, _)| selects(key, node)));
         let from = self.picture.engine.snapshot();
         let mut reported = BTreeSet::new();
-        for node in self.picture.nodes() {
-            let mut after = None;
-            loop {
-                let chunk = PodStatusFold::statuses(&*from, &node, after.as_ref(), CHUNK_STATUSES)?;
-                let is_last = chunk.len() < CHUNK_STATUSES;
-                after = chunk.last().map(|(key, _)| key.clone());
-                let keys = chunk.into_iter().map(|(key, _)| key);
-                reported.extend(keys.filter(|key| key.namespace() == Some(namespace)));
-                if is_last {
-                    break;
-                }
+        for (key, node, uid) in pods {
+            let status = PodStatusFold::status(&*from, &node, &key)?;
+            if status.is_some_and(|status| status.uid == uid) {
+                reported.insert(key);
             }
         }
         Ok(reported)
+    }
+
+    /// The pods of the sources whose keys begin with `prefix`, with their nodes and UIDs.
+    fn bound(
+        &self,
+        prefix: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> Vec<(ResourceKey, NodeName, String)> {
+        let interest = self.picture.interest.read();
+        let keys = interest.keys_from(Bound::Included(prefix));
+        let keys = keys.take_while(|key| key.as_str().starts_with(prefix));
+        keys.filter_map(|key| {
+            let head = &interest.packed(key)?.head;
+            let node = head.node().filter(|node| selects(key, node))?;
+            Some((key.clone(), node.clone(), head.uid().to_owned()))
+        })
+        .collect()
     }
 }
 
@@ -79,8 +97,14 @@ impl PodReports for PictureReports {
         })
     }
 
-    fn reported(&self, namespace: &str) -> BTreeSet<ResourceKey> {
-        self.all_reported(namespace).unwrap_or_else(|error| {
+    fn reported(
+        &self,
+        namespace: &str,
+        workload: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> BTreeSet<ResourceKey> {
+        let prefix = format!("{namespace}/pod/{workload}-");
+        self.still_reported(&prefix, selects).unwrap_or_else(|error| {
             tracing::warn!(error = %error_chain(&error), "pod statuses cannot be read");
             BTreeSet::new()
         })

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::identity::IdentityMap;
 use crate::interest::{EntryId, SharedInterest};
 use crate::metrics::{ChangeKind, PublisherMetrics};
+use crate::picture::DepartedPods;
 use crate::picture::changes::ChangeFeed;
 use crate::source::{Cause, Notice, SourceEvent};
 use crate::spans;
@@ -25,6 +26,7 @@ pub(super) struct Intake {
     missing: watch::Sender<u64>,
     notices: mpsc::Sender<Notice>,
     identities: IdentityMap,
+    departed: DepartedPods,
     has_listed: bool,
     metrics: PublisherMetrics,
 }
@@ -49,9 +51,11 @@ impl Intake {
         missing: watch::Sender<u64>,
         notices: mpsc::Sender<Notice>,
         identities: IdentityMap,
+        departed: DepartedPods,
         metrics: PublisherMetrics,
     ) -> Self {
-        Self { interest, changes, missing, notices, identities, has_listed: false, metrics }
+        let has_listed = false;
+        Self { interest, changes, missing, notices, identities, departed, has_listed, metrics }
     }
 
     /// Whether the sources have listed. Before that the absence of an object means nothing.
@@ -100,7 +104,7 @@ impl Intake {
                     let uid = self.identities.remove(&key, uid);
                     spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
                     group.object(&key);
-                    (self.interest.write().remove(&key, &uid), cause)
+                    (self.take_out(&key, &uid), cause)
                 }
                 SourceEvent::Notice(notice) => {
                     self.metrics.noticed(notice.kind);
@@ -125,12 +129,23 @@ impl Intake {
     /// Removes an object that its source still has.
     pub(super) fn remove(&self, key: &ResourceKey, uid: &str) -> Vec<EntryChange> {
         let mut group = self.changes.begin();
-        let affected = self.interest.write().remove(key, uid);
+        let affected = self.take_out(key, uid);
         group.object(key);
         group.nodes_of(&affected);
         self.changes.publish(group);
         self.publish_missing();
         affected.into_iter().map(EntryChange::from).collect()
+    }
+
+    /// Takes an object out of the interest. A pod has departed before it is gone, so that it never is neither.
+    fn take_out(&self, key: &ResourceKey, uid: &str) -> Vec<EntryId> {
+        if key.kind() == "pod" {
+            let pod = self.interest.read().object(key).filter(|pod| pod.uid() == uid);
+            if let Some(pod) = pod {
+                self.departed.note_removal(&pod);
+            }
+        }
+        self.interest.write().remove(key, uid)
     }
 
     /// Notes which nodes have programs that read the shared stream.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headwater_follow::{BodyReferences, FollowError, Follower, WallClock};
 use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
-use headwater_store::Engine;
+use headwater_store::{Engine, EngineError};
 use headwater_telemetry::error_chain;
 use tokio::time::sleep;
 
@@ -13,6 +13,7 @@ use super::backup;
 use super::log_generation::last_generation;
 use super::unadopted_keys::{PublishedRows, UnadoptedKeys};
 use super::{PublishError, UuidGenerator};
+use crate::picture::DepartedPods;
 
 /// The wait before a log that cannot be read is opened again: short enough for a broker that starts.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -31,6 +32,7 @@ pub(crate) struct DownstreamLog {
     pub(crate) clock: WallClock,
     pub(crate) new_uuid: UuidGenerator,
     pub(crate) unadopted: UnadoptedKeys,
+    pub(crate) departed: DepartedPods,
 }
 
 /// Why the fold of what was published cannot be opened.
@@ -63,7 +65,7 @@ impl DownstreamLog {
         backup::save_if_lost(log, metadata.log_id, engine, rebuild).await?;
         let (held, clock) = (self.engine.clone(), self.clock.clone());
         let mut follower = if rebuild {
-            Follower::rebuild(log, held, self.rows(), clock).await?
+            Follower::rebuild(log, held, self.rows()?, clock).await?
         } else {
             self.open_verified().await?
         };
@@ -83,8 +85,10 @@ impl DownstreamLog {
         Ok(follower)
     }
 
-    fn rows(&self) -> PublishedRows {
-        PublishedRows { references: BodyReferences, unadopted: self.unadopted.clone() }
+    fn rows(&self) -> Result<PublishedRows, EngineError> {
+        self.departed.load(&*self.engine)?;
+        let (unadopted, departed) = (self.unadopted.clone(), self.departed.clone());
+        Ok(PublishedRows { references: BodyReferences, unadopted, departed })
     }
 
     /// Opens the stored fold, and folds again if it has lost objects: sources take the UIDs of their
@@ -92,7 +96,7 @@ impl DownstreamLog {
     async fn open_verified(&self) -> Result<LogFollower, FollowError> {
         let log = &*self.log;
         let mut follower =
-            Follower::open(log, self.engine.clone(), self.rows(), self.clock.clone()).await?;
+            Follower::open(log, self.engine.clone(), self.rows()?, self.clock.clone()).await?;
         match follower.verify() {
             Ok(()) => Ok(follower),
             Err(error) if error.needs_rebuild() => {
@@ -100,7 +104,7 @@ impl DownstreamLog {
                     error = &error as &dyn std::error::Error,
                     "the controller folds the log again"
                 );
-                Follower::rebuild(log, self.engine.clone(), self.rows(), self.clock.clone()).await
+                Follower::rebuild(log, self.engine.clone(), self.rows()?, self.clock.clone()).await
             }
             Err(error) => Err(error),
         }

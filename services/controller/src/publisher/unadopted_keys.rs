@@ -12,6 +12,8 @@ use headwater_follow::{BodyReferences, DerivedRows};
 use headwater_store::EngineError;
 use headwater_view::{Continuity, StreamState};
 
+use crate::picture::DepartedPods;
+
 /// With more keys than this, some 15 MB, everything is adopted again.
 const KEYS_MAX: usize = 100_000;
 
@@ -36,10 +38,11 @@ pub(super) enum AdoptionScope {
     Keys(HashMap<ResourceKey, Option<StreamId>>),
 }
 
-/// The rows of the log's fold, and the keys that it notes.
+/// The rows of the log's fold, and what it notes.
 pub(crate) struct PublishedRows {
     pub(super) references: BodyReferences,
     pub(super) unadopted: UnadoptedKeys,
+    pub(super) departed: DepartedPods,
 }
 
 impl UnadoptedKeys {
@@ -130,6 +133,7 @@ impl DerivedRows for PublishedRows {
         state: &mut StreamState,
     ) -> Result<(), EngineError> {
         self.unadopted.note_event(envelope);
+        self.departed.derive(envelope, state)?;
         self.references.derive(envelope, continuity, state)
     }
 

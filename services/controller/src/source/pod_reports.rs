@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 
 use async_trait::async_trait;
-use headwater_event::ResourceKey;
+use headwater_event::{NodeName, ResourceKey};
 use serde_json::Value;
 
 /// The report of a node on one pod.
@@ -22,8 +22,14 @@ pub trait PodReports: Send + Sync {
     /// reported nothing of this very pod.
     fn report(&self, key: &ResourceKey, pod: &Value) -> Option<PodReport>;
 
-    /// The pods of a namespace that some node reports, also those that no source has any more.
-    fn reported(&self, namespace: &str) -> BTreeSet<ResourceKey>;
+    /// The pods of a namespace, of names that begin with that of a workload, that their node still reports. Pods
+    /// that have left are among them; `selects` selects by pod and node. What another node reports does not count.
+    fn reported(
+        &self,
+        namespace: &str,
+        workload: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> BTreeSet<ResourceKey>;
 
     /// Subscribes to the changes from now on.
     fn subscribe(&self) -> Box<dyn ReportChanges>;
@@ -46,7 +52,12 @@ impl PodReports for NoReports {
         None
     }
 
-    fn reported(&self, _: &str) -> BTreeSet<ResourceKey> {
+    fn reported(
+        &self,
+        _: &str,
+        _: &str,
+        _: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> BTreeSet<ResourceKey> {
         BTreeSet::new()
     }
 

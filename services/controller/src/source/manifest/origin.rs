@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use super::workload::{JOB_FAILED_ANNOTATION, TEMPLATE_ANNOTATION, WORKLOAD_ANNOTATION};
+use super::workload::{JOB_FAILED_ANNOTATION, TEMPLATE_ANNOTATION};
+
+pub(crate) use super::workload::WORKLOAD_ANNOTATION;
 
 /// The annotation: the path of the file, relative to the folder.
 pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
@@ -23,6 +25,13 @@ pub(crate) fn is_from_manifest(object: &Value) -> bool {
 /// The path of the manifest that describes `object`, relative to the folder.
 pub(super) fn manifest_of(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str()
+}
+
+/// Whether `pod` is of a workload whose rollout may wait until a pod that left has ended.
+pub(crate) fn delays_rollout(pod: &Value) -> bool {
+    let workload = pod["metadata"]["annotations"][WORKLOAD_ANNOTATION].as_str();
+    let kind = workload.and_then(|workload| Some(workload.split_once('/')?.0));
+    kind.is_some_and(|kind| ["StatefulSet", "Deployment"].contains(&kind))
 }
 
 /// Removes the annotations, as of an object that was copied out of Headwater.

@@ -1,16 +1,19 @@
 //! When rollouts are decided anew: reports came that they wait for, a time came, or this controller
 //! became the writer.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_event::{NodeName, ResourceKey};
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::folder::Folder;
-use crate::source::{NoReports, PodReports, ReportChanges, Takeover, WorkloadContext, WriterRole};
+use crate::source::{PodReport, PodReports, ReportChanges, Takeover, WorkloadContext, WriterRole};
 
 /// The least time between two decisions, so that the reports of many nodes are one. A decision looks at
 /// the whole folder.
@@ -38,6 +41,10 @@ pub(super) struct RolloutWatch {
     began: Instant,
 }
 
+/// The reports on pods that left, and on no other ones: a controller lists before it writes, and must not list a pod
+/// that has to wait.
+struct DepartureReports(Arc<dyn PodReports>);
+
 /// What a decision is made by.
 pub(super) struct Decision {
     pub(super) reports: Arc<dyn PodReports>,
@@ -62,13 +69,15 @@ impl RolloutWatch {
         self.takeover.is_some()
     }
 
-    /// What the next decision is made by. Another writer decides by the reports; a standby does not. A takeover
-    /// waits for a look at the files (`is_look`).
+    /// What the next decision is made by. A controller that does not write does not decide by the reports, but waits for
+    /// the pods that left. A takeover waits for a look at the files (`is_look`).
     pub(super) fn decision(&mut self, is_look: bool) -> Decision {
         self.note_role();
         self.began = Instant::now();
-        let reports: Arc<dyn PodReports> =
-            if self.is_writer { self.reports.clone() } else { Arc::new(NoReports) };
+        let reports: Arc<dyn PodReports> = match self.is_writer {
+            true => self.reports.clone(),
+            false => Arc::new(DepartureReports(self.reports.clone())),
+        };
         Decision { reports, takeover: self.takeover.take_if(|_| is_look) }
     }
 
@@ -129,6 +138,25 @@ impl RolloutWatch {
             self.noted_epoch = takeover.epoch;
             self.takeover = Some(takeover);
         }
+    }
+}
+
+impl PodReports for DepartureReports {
+    fn report(&self, _: &ResourceKey, _: &Value) -> Option<PodReport> {
+        None
+    }
+
+    fn reported(
+        &self,
+        namespace: &str,
+        workload: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> BTreeSet<ResourceKey> {
+        self.0.reported(namespace, workload, selects)
+    }
+
+    fn subscribe(&self) -> Box<dyn ReportChanges> {
+        self.0.subscribe()
     }
 }
 

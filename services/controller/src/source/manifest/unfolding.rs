@@ -59,12 +59,15 @@ pub(super) fn unfold(
         .collect();
     let leaving = RefCell::new(BTreeSet::new());
     let is_leaving = || {
-        let reported = inputs.reports.reported(workload.namespace()).into_iter();
-        leaving.borrow_mut().extend(reported.filter(|pod| {
+        let is_gone = |pod: &ResourceKey, node: &NodeName| {
             workload.may_have_made(pod.name())
+                // A pod that left its node with the node is gone.
+                && nodes.contains_key(node)
                 && !published.contains_key(pod.name())
                 && past(pod).is_none()
-        }));
+        };
+        let of = (workload.namespace(), workload.name());
+        leaving.replace(inputs.reports.reported(of.0, of.1, &is_gone));
         !leaving.borrow().is_empty()
     };
     let mut clock = RolloutClock::new(inputs.now);

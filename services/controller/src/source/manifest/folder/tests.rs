@@ -21,8 +21,14 @@ impl PodReports for Reports {
         (pod["metadata"]["uid"] == **uid).then_some(report)
     }
 
-    fn reported(&self, _: &str) -> BTreeSet<ResourceKey> {
-        self.0.keys().cloned().collect()
+    fn reported(
+        &self,
+        _: &str,
+        _: &str,
+        selects: &dyn Fn(&ResourceKey, &NodeName) -> bool,
+    ) -> BTreeSet<ResourceKey> {
+        let node = "a".parse().expect("ok");
+        self.0.keys().filter(|key| selects(key, &node)).cloned().collect()
     }
 
     fn subscribe(&self) -> Box<dyn ReportChanges> {
