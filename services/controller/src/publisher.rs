@@ -391,6 +391,8 @@ impl Publisher {
         let mut events = Vec::new();
         let mut commands = Vec::new();
         let mut was_full = false;
+        // Whether requests for snapshots were appended since the last group of events.
+        let mut has_requested = false;
         loop {
             self.compare_recovered(log);
             // Behind a full group more events wait, and the next append begins at once. Otherwise a
@@ -403,7 +405,9 @@ impl Publisher {
             let goes_on = was_full || is_comparing;
             let takes_events = takes_commands && (goes_on || log.is_idle());
             let can_compare = self.can_compare(log);
-            let next_request = self.snapshot_requests.next_due().filter(|_| takes_commands);
+            // After requests it is the turn of the sources: all nodes may be due at once.
+            let may_request = takes_commands && !(has_requested && !self.source.is_empty());
+            let next_request = self.snapshot_requests.next_due().filter(|_| may_request);
             let request_at = next_request.unwrap_or_else(Instant::now);
             // The rare branches come first: a source that always has events must not delay the
             // records of other writers. Each group of events is followed by the commands that
@@ -426,6 +430,7 @@ impl Publisher {
                 }
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
+                    has_requested = true;
                 }
                 () = self.consumption.noted(), if takes_commands => {
                     let changes = self.intake.note_consumption(self.consumption.take());
@@ -438,6 +443,7 @@ impl Publisher {
                         return Ok(());
                     }
                     was_full = self.source.is_full(received);
+                    has_requested = false;
                     self.publish_events(log, &mut events).await?;
                     while commands.len() < COMMANDS_AT_ONCE
                         && let Ok(command) = self.commands.try_recv()

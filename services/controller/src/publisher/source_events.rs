@@ -30,6 +30,11 @@ impl SourceEvents {
         self.events.recv_many(group, self.group_events).await
     }
 
+    /// Whether no event waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// Whether a group of so many events is full, so that more events may wait.
     pub(super) fn is_full(&self, received: usize) -> bool {
         received == self.group_events

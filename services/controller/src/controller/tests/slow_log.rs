@@ -235,6 +235,42 @@ async fn a_source_does_not_wait_for_a_log_that_cannot_be_opened() {
     second.controller.stop().await;
 }
 
+#[tokio::test]
+async fn a_change_waits_for_one_group_of_requests_for_snapshots_however_many_nodes_are_due() {
+    /// Twenty groups of requests; a few are in flight before the change comes.
+    const DUE: u64 = 5_120;
+    const REQUESTS: &str = "headwater_controller_snapshot_requests_total";
+    let world = World::new();
+    let (running, slow) = world.start_slow().await;
+    let hash = StateHash::from_bytes(&[7; 32]);
+    let closed = SnapshotClosed { hash, pods: 3, full: false, first: ReportId::default() };
+    for node in 0..DUE {
+        let closed = ReportBody::SnapshotClosed(closed.clone());
+        world.report(&format!("n{node}"), 1, closed).await;
+    }
+    let requested = || metrics::value(&running.registry, REQUESTS).unwrap_or_default();
+    until_true("the first requests", async || requested() > 0.0).await;
+    running.set(config("c", 2, "y")).await;
+    let queue = "headwater_controller_publish_queue_events";
+    until_true("it waits", async || metrics::value(&running.registry, queue) == Some(1.0)).await;
+    slow.is_held.send_replace(false);
+    #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+    until_true("all requests", async || requested() == DUE as f64).await;
+    until_true("the change", async || world.data().await.last().is_some_and(|data| data == "y"))
+        .await;
+    running.controller.stop().await;
+    let (events, _) = world.read().await;
+    let node: StreamId = "node/a".parse().expect("a stream");
+    let changed = Event::key;
+    let of_partition: Vec<_> =
+        events.iter().filter(|event| event.stream.partition(2) == node.partition(2)).collect();
+    let is_request = |event: &&&Envelope| changed(&event.event) == Some(&EntryKey::SnapshotRequest);
+    let at = of_partition.iter().rposition(|event| event.stream == node).expect("the change");
+    let before = of_partition[..at].iter().filter(is_request).count();
+    let all = of_partition.iter().filter(is_request).count();
+    assert!(before * 3 < all * 2, "behind {before} of {all} requests");
+}
+
 /// Nodes that a comparison of everything goes through.
 const NODES: usize = 200;
 
