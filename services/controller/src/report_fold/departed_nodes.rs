@@ -2,13 +2,15 @@
 //!
 //! The log alone says how long: its clock accepted the records of all nodes, while each hub has a clock of its
 //! own. A position that an earlier version stored has no such time. It gets that of the first look: its node is then
-//! forgotten so long after the update at the latest.
+//! forgotten so long after the update at the latest. A node of which only statuses are left, because the log lost the
+//! positions, is forgotten so long after a controller first looked at it.
 //!
 //! No record says that a node will never come back. A node without a stream has no pod, no Node
 //! object and no declaration, so nothing is lost with what it reported; when it comes back after
 //! all, the fold misses its closing and asks it for a whole snapshot. The log keeps its records, and
 //! a fold from the start forgets the node once more.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use headwater_event::{Cursor, EntryKey, NodeName, StreamId};
@@ -42,8 +44,12 @@ impl ReportFold {
         }
         let mut departed = Vec::new();
         let mut dated = Batch::new();
+        let newest_ms = fold.newest_ms;
+        let is_gone = |last_ms: i64| newest_ms.saturating_sub(last_ms) > GONE_AFTER_MS;
+        let mut without_position: BTreeSet<NodeName> = fold.statuses.nodes().cloned().collect();
         for row in NODE_PROGRESS.rows(&*self.engine) {
             let (node, Json(LoggedProgress { progress, logged_ms })) = row?;
+            without_position.remove(&node);
             if logged_ms.is_none() {
                 let logged = LoggedProgress { progress, logged_ms: Some(fold.newest_ms) };
                 dated.put(&NODE_PROGRESS, &node, &Json(logged));
@@ -55,8 +61,15 @@ impl ReportFold {
             }
             // A position may be left out; a report that came since is a contact, too.
             let last_ms = logged_ms.max(fold.reported_ms.get(&node).copied());
-            let is_gone = |last_ms: i64| fold.newest_ms.saturating_sub(last_ms) > GONE_AFTER_MS;
             if last_ms.is_some_and(is_gone) && !self.has_stream(&node)? {
+                departed.push(node);
+            }
+        }
+        // A node that left before the topic of positions was made again has none. It was last heard when this run first
+        // looked at it, or later.
+        for node in without_position {
+            let last_ms = *fold.reported_ms.entry(node.clone()).or_insert(newest_ms);
+            if is_gone(last_ms) && !self.has_stream(&node)? {
                 departed.push(node);
             }
         }

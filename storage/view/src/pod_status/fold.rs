@@ -117,6 +117,11 @@ impl PodStatusFold {
         self.nodes.values().map(|statuses| statuses.snapshot().len()).sum()
     }
 
+    /// The nodes that have reported.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
     /// The statuses of `node`.
     pub fn node(&self, node: &NodeName) -> Option<&NodeStatuses> {
         self.nodes.get(node)

@@ -1,4 +1,4 @@
-//! Nodes that are gone for long, of which an earlier version stored the position.
+//! Nodes that are gone for long, of which an earlier version stored the position, or the log has none.
 
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Json};
@@ -7,6 +7,9 @@ use super::*;
 use crate::picture::tables::{LoggedProgress, NODE_PROGRESS};
 
 const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// The time between two looks at the nodes.
+const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 fn node(name: &str) -> NodeName {
     name.parse().expect("a name")
@@ -66,5 +69,40 @@ async fn a_node_whose_position_has_no_time_is_forgotten_so_long_after_the_first_
     })
     .await;
     assert!(world.position_of("c").is_some(), "it was there today");
+    running.controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_which_only_statuses_are_left_is_forgotten_so_long_after_the_first_look() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    for name in ["a", "b"] {
+        world.report(name, 1, status("Running")).await;
+        running.folds(name).await;
+    }
+    running.controller.stop().await;
+    world.upstream.advance_clock(WEEK_MS + 1);
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let statuses = |name: &str| {
+        let rows = PodStatusFold::statuses(&*world.picture, &node(name), None, usize::MAX);
+        rows.expect("readable").len()
+    };
+    // A look dates the node, however long ago it left.
+    let look = async || {
+        tokio::time::advance(2 * LOOK_INTERVAL).await;
+        world.upstream.advance_clock(1);
+        let now_ms = world.upstream.now_ms();
+        world.contact("c").await;
+        let is_read = || world.position_of("c").is_some_and(|at| at.logged_ms == Some(now_ms));
+        until_true("a look", async || is_read()).await;
+    };
+    look().await;
+    look().await;
+    assert_eq!(statuses("b"), 1, "it may be back soon");
+    world.upstream.advance_clock(WEEK_MS + 1);
+    look().await;
+    assert_eq!(["a", "b"].map(statuses), [1, 0], "a has a stream");
     running.controller.stop().await;
 }
