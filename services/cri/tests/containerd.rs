@@ -19,7 +19,7 @@ use headwater_edged::container::volume::{Volume, VolumeContent, VolumeFile};
 use headwater_edged::container::{LaunchSpec, Mount};
 use headwater_edged::pod::{PodRecord, PodUid};
 use headwater_edged::runtime::{
-    Exit, LogQuery, NodeRuntime, RunHistory, RunState, SandboxState, StopRequest,
+    CommandBounds, Exit, LogQuery, NodeRuntime, RunHistory, RunState, SandboxState, StopRequest,
 };
 use headwater_edged::{NOTICES_MAX, Settings};
 use k8s_openapi::api::core::v1::Pod;
@@ -183,8 +183,9 @@ async fn a_pod_lives_restarts_is_adopted_and_leaves_nothing() {
     assert!(history(&node.runtime).is_some_and(|it| matches!(it.state, RunState::Running { .. })));
     until("its first line", || node.log().contains("hello shop").then_some(())).await;
     let command = ["cat", "/etc/app/name"].map(str::to_owned);
-    let output = node.runtime.run(&record.uid, "main", &command, PATIENCE).await.expect("it runs");
-    assert_eq!((output.code, output.output.as_str()), (Some(0), "shop\n"));
+    let bounds = CommandBounds::of_handler(PATIENCE);
+    let output = node.runtime.run(&record.uid, "main", &command, bounds).await.expect("it runs");
+    assert_eq!((output.code, output.output.as_slice()), (Some(0), b"shop\n".as_slice()));
     let usage = node.runtime.usage().expect("it is measured");
     let pods = usage.pods().await.expect("a usage");
     let [used] = &pods[..] else { panic!("one pod runs: {pods:?}") };
