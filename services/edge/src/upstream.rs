@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{AnswerBody, Identity, Report, ReportBody, ReportId, ResourceKey};
+use headwater_event::{AnswerBody, Identity, ReportBody, ReportId, ResourceKey};
 use headwater_object::TokenClaim;
 use headwater_session::message::RefusedReport;
 use headwater_store::{Engine, EngineError};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId};
+use headwater_event::{Identity, Incarnation, NodeName, ReportBody};
 use headwater_session::message::RefusedReport;
 use headwater_store::EngineError;
 use tokio::sync::{mpsc, oneshot, watch};

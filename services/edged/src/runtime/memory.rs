@@ -114,12 +114,12 @@ impl MemoryRuntime {
 
     /// Keeps the content of a pod: its removal ends its containers and hangs then.
     pub fn keep_content(&self, pod: &PodUid) {
-        self.kept.send_modify(|kept| drop(kept.insert(pod.clone())));
+        self.kept.send_if_modified(|kept| kept.insert(pod.clone()));
     }
 
     /// Lets the content of a pod go.
     pub fn drop_content(&self, pod: &PodUid) {
-        self.kept.send_modify(|kept| drop(kept.remove(pod)));
+        self.kept.send_if_modified(|kept| kept.remove(pod));
     }
 
     /// Ends a running container with this exit code, or shows the [hidden](Self::hide_end) end of one.
