@@ -263,7 +263,35 @@ pub(crate) fn manifests_are_there(folder: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_reachable;
+    use std::time::Duration;
+
+    use headwater_settings::Settings;
+
+    use super::{ControllerSettings, is_reachable};
+
+    #[test]
+    fn a_silence_of_less_than_three_seconds_or_two_heartbeats_is_refused() {
+        let refused = |interval_ms, heartbeats_missed| {
+            let mut settings = ControllerSettings {
+                objects: Some("objects.sock".into()),
+                heartbeat_interval: Duration::from_millis(interval_ms),
+                heartbeats_missed,
+                ..ControllerSettings::default()
+            };
+            settings.kafka.brokers = Some("kafka:9092".to_owned());
+            settings.check().err().map(|invalid| invalid.key)
+        };
+        for (interval_ms, missed) in [(3_000, 4), (1_500, 2), (1_000, 3), (750, 4)] {
+            assert_eq!(refused(interval_ms, missed), None, "{interval_ms} ms, {missed}");
+        }
+        for (interval_ms, missed) in [(1_499, 2), (999, 3), (749, 4), (0, 4)] {
+            let key = refused(interval_ms, missed);
+            assert_eq!(key.as_deref(), Some("heartbeat_interval"), "{interval_ms} ms, {missed}");
+        }
+        for missed in [0, 1] {
+            assert_eq!(refused(30_000, missed).as_deref(), Some("heartbeats_missed"));
+        }
+    }
 
     #[test]
     fn an_address_for_hubs_names_a_machine_and_a_port() {
