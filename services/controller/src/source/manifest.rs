@@ -70,7 +70,8 @@ use self::rollout_watch::{Decision, RolloutWatch};
 use self::watch::FolderWatch;
 use super::{
     Notice, NoticeKind, PublishedMap, PublishedReader, Source, SourceContext, SourceError,
-    SourceEvent, SourceKind, SourceState, SourceStateSender, Takeover, UidAssignment, read_published,
+    SourceEvent, SourceKind, SourceState, SourceStateSender, Takeover, UidAssignment,
+    read_published,
 };
 
 pub use self::data_directory::data_directory_of;
@@ -262,8 +263,7 @@ impl Source for ManifestFolder {
                 let look = self.look(&mut looks, renews_watch);
                 let usual = LOOK_USUAL.max(2 * look_before);
                 let look = self.report_late(look, usual, has_listed.then_some(&context.states));
-                let Some(((scan, renewed), is_late)) =
-                    context.stop.run_until_cancelled(look).await
+                let Some(((scan, renewed), is_late)) = context.stop.run_until_cancelled(look).await
                 else {
                     return Ok(());
                 };
