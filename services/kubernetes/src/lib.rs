@@ -37,6 +37,7 @@
 //! | `request` | the requests: pages of a list, watches, single objects |
 //! | `reflector` | the list and the watch of a kind, as a state machine |
 //! | `kind_watch` | the requests of a reflector |
+//! | `object_requests` | the requests for single objects |
 //! | `kind_objects` | the objects of a kind that the controller has |
 //! | `cluster_objects` | which objects the controller gets, over all kinds |
 //! | `fetches` | objects that are requested by themselves, and what a watch says meanwhile |

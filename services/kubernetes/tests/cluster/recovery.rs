@@ -30,14 +30,14 @@ const ABSENCE: Duration = Duration::from_secs(100);
 const STEP: Duration = Duration::from_millis(100);
 
 /// A controller that follows a server.
-struct Followed {
+struct RunningSource {
     server: ApiServer,
     world: World,
     running: Running,
     changes: u32,
 }
 
-impl Followed {
+impl RunningSource {
     async fn start() -> Self {
         let server = twin();
         put(&server, &[node("gw", true), config("settings", "0"), pod("p", "gw", "settings")]);
@@ -45,9 +45,9 @@ impl Followed {
         let connection = Connection::over(server.clone(), "the server in memory");
         let running = world.start_over(connection, KubernetesSettings::default()).await;
         running.reconciled().await;
-        let followed = Self { server, world, running, changes: 0 };
-        followed.is_right_within(RIGHT_WITHIN).await;
-        followed
+        let source = Self { server, world, running, changes: 0 };
+        source.is_right_within(RIGHT_WITHIN).await;
+        source
     }
 
     /// An object changes, and a pod comes that names another one.
@@ -93,43 +93,43 @@ impl Followed {
 #[tokio::test(start_paused = true)]
 async fn after_a_server_that_was_away_and_then_refuses_for_a_time_everything_is_right_in_five_seconds()
  {
-    let mut followed = Followed::start().await;
+    let mut source = RunningSource::start().await;
     for (refusal_ms, absence) in
         [(0, ABSENCE), (REFUSAL_MS, ABSENCE), (REFUSAL_MS, Duration::from_millis(700)), (0, STEP)]
     {
-        followed.server.set_start_refusal(refusal_ms);
-        followed.server.stop();
+        source.server.set_start_refusal(refusal_ms);
+        source.server.stop();
         sleep(absence).await;
-        followed.change();
+        source.change();
         // The history that the watches would go on with is gone, too.
-        followed.server.compact();
-        followed.server.start();
+        source.server.compact();
+        source.server.start();
         sleep(Duration::from_millis(refusal_ms.into())).await;
-        followed.is_right_within(RIGHT_WITHIN).await;
+        source.is_right_within(RIGHT_WITHIN).await;
     }
-    assert_eq!(followed.world.removals().await, [""; 0]);
-    followed.stop().await;
+    assert_eq!(source.world.removals().await, [""; 0]);
+    source.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_could_not_be_read_for_a_time_comes_in_five_seconds() {
-    let mut followed = Followed::start().await;
-    followed.server.deny("get", "configmaps");
-    followed.change();
+    let mut source = RunningSource::start().await;
+    source.server.deny("get", "configmaps");
+    source.change();
     sleep(Duration::from_millis(REFUSAL_MS.into())).await;
-    assert!(!followed.is_right().await, "the pod came before its ConfigMap can be read");
-    followed.server.allow_all();
-    followed.is_right_within(RIGHT_WITHIN).await;
-    followed.stop().await;
+    assert!(!source.is_right().await, "the pod came before its ConfigMap can be read");
+    source.server.allow_all();
+    source.is_right_within(RIGHT_WITHIN).await;
+    source.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_server_is_noticed_in_time_and_followed_again_in_five_seconds() {
-    let mut followed = Followed::start().await;
-    followed.server.set_frozen(true);
+async fn a_frozen_server_is_noticed_in_time_and_source_again_in_five_seconds() {
+    let mut source = RunningSource::start().await;
+    source.server.set_frozen(true);
     let end = Instant::now() + FROZEN_WITHIN;
     loop {
-        let troubles = followed.running.controller.source_states().borrow().troubles();
+        let troubles = source.running.controller.source_states().borrow().troubles();
         let is_named = |kind: &&str| {
             troubles.iter().any(|it| it.contains(&format!("kubernetes {kind} failed")))
         };
@@ -139,22 +139,22 @@ async fn a_frozen_server_is_noticed_in_time_and_followed_again_in_five_seconds()
         assert!(Instant::now() < end, "not noticed: {troubles:?}");
         sleep(STEP).await;
     }
-    followed.change();
-    followed.server.set_frozen(false);
-    followed.is_right_within(RIGHT_WITHIN).await;
-    assert_eq!(followed.world.removals().await, [""; 0]);
-    followed.stop().await;
+    source.change();
+    source.server.set_frozen(false);
+    source.is_right_within(RIGHT_WITHIN).await;
+    assert_eq!(source.world.removals().await, [""; 0]);
+    source.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_set_back_is_noticed_in_time() {
-    let mut followed = Followed::start().await;
-    let backup = followed.server.backup();
+    let mut source = RunningSource::start().await;
+    let backup = source.server.backup();
     for _ in 0..10 {
-        followed.change();
+        source.change();
     }
-    followed.is_right_within(RIGHT_WITHIN).await;
-    followed.server.restore(&backup);
-    followed.is_right_within(SET_BACK_WITHIN).await;
-    followed.stop().await;
+    source.is_right_within(RIGHT_WITHIN).await;
+    source.server.restore(&backup);
+    source.is_right_within(SET_BACK_WITHIN).await;
+    source.stop().await;
 }
