@@ -266,7 +266,7 @@ async fn a_pod_that_waits_for_its_next_run_is_evicted_for_what_it_left_on_the_di
     };
     bench.status("web", "the wait for its next run", waits).await;
     let volume = bench.edged_dir().join("pods").join(uid("web")).join("volumes/own");
-    std::fs::write(volume.join("file"), vec![7; 3 << 20]).expect("written");
+    fs::write(volume.join("file"), vec![7; 3 << 20]).expect("written");
     let status = bench.status("web", "its eviction", is_evicted).await;
     let message = "Usage of EmptyDir volume \"own\" exceeds the limit \"2Mi\". ";
     assert_eq!((&status["message"], twin.starts("web")), (&json!(message), 2));

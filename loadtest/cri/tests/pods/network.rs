@@ -1,13 +1,15 @@
 //! The network of pods: one whose plugin fails, and ports of the machine.
 
 use std::fs;
-use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
 use headwater_cri_lab::Containerd;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::bench::{Bench, is_running, until};
 use crate::life::{FOREVER, gone, start};
@@ -102,11 +104,23 @@ async fn a_pod_whose_network_fails_says_why_leaves_nothing_and_starts_once_it_ca
     edged.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_host_port_leads_to_the_container() {
+#[test]
+fn a_host_port_leads_to_the_container() {
+    let test = || {
+        let Some(containerd) = start() else { return };
+        // The threads of the runtime, too: the port is one of this network.
+        containerd.machine().enter_network().expect("the network is there");
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(leads_to_the_container(&containerd));
+    };
+    if let Err(panic) = thread::spawn(test).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+async fn leads_to_the_container(containerd: &Containerd) {
     /// The port of the machine, and that of the container.
     const PORTS: [u16; 2] = [18_080, 8_080];
-    let Some(containerd) = start() else { return };
     let bench = Bench::new(containerd.socket());
     let edged = bench.edged().await;
     let [host, container] = PORTS;
@@ -115,26 +129,20 @@ async fn a_host_port_leads_to_the_container() {
     web["spec"]["containers"][0]["ports"] = json!([{"containerPort": container, "hostPort": host}]);
     bench.edge.apply(&web);
     let status = bench.status("web", "a pod", is_running).await;
-    let address = status["podIP"].as_str().expect("an address").parse().expect("IPv4");
+    let address: Ipv4Addr = status["podIP"].as_str().expect("an address").parse().expect("IPv4");
     // The bridge's address is one of the machine's, and the first of the range.
-    let [a, b, c, _] = Ipv4Addr::octets(&address);
+    let [a, b, c, _] = address.octets();
     let machine = SocketAddr::from((Ipv4Addr::new(a, b, c, 1), host));
     let answer = || async {
-        // The network of the machine is that of the thread.
-        thread::scope(|scope| {
-            let asked = scope.spawn(|| {
-                containerd.machine().enter_network().expect("the network is there");
-                let mut answer = String::new();
-                let mut stream = TcpStream::connect_timeout(&machine, ANSWER_WITHIN).ok()?;
-                stream.set_read_timeout(Some(ANSWER_WITHIN)).expect("a limit");
-                stream.read_to_string(&mut answer).ok()?;
-                (answer == "served\n").then_some(())
-            });
-            asked.join().expect("it does not panic")
-        })
+        let mut answer = String::new();
+        let asked = async {
+            TcpStream::connect(machine).await.ok()?.read_to_string(&mut answer).await.ok()
+        };
+        timeout(ANSWER_WITHIN, asked).await.ok()??;
+        (answer == "served\n").then_some(())
     };
     assert!(until(answer).await.is_some(), "no answer at the port of the machine");
     bench.delete(&web).await;
-    gone(&containerd, &["web"]).await;
+    gone(containerd, &["web"]).await;
     edged.stop().await;
 }

@@ -124,7 +124,7 @@ async fn an_object_that_could_not_be_read_for_a_time_comes_in_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_server_is_noticed_in_time_and_source_again_in_five_seconds() {
+async fn a_frozen_server_is_noticed_in_time_and_followed_again_in_five_seconds() {
     let mut source = RunningSource::start().await;
     source.server.set_frozen(true);
     let end = Instant::now() + FROZEN_WITHIN;
