@@ -34,8 +34,8 @@ async fn a_pod_of_which_nothing_runs_is_measured_by_what_it_has_on_the_disk() {
     let (notices, _noticed) = mpsc::channel(NOTICES_MAX);
     let node = "edge-1".parse().expect("a name");
     let cri = CriSettings::new(twin.socket().to_owned());
-    let opened = open(&cri, &node, &dir.path().join("edged"), &Settings::default(), notices);
-    let runtime = opened.await.expect("the runtime opens");
+    let (own, settings) = (dir.path().join("edged"), Settings::default());
+    let runtime = open(&cri, &node, &own, &settings, notices).await.expect("the runtime opens");
     let file = VolumeFile { bytes: Some(vec![7; FILE_BYTES]), mode: 0o644, owner: None };
     let volume = Volume {
         name: "own".to_owned(),
