@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
-use headwater_event::{Report, ResourceKey};
+use headwater_event::{Report, ReportId, ResourceKey};
 use headwater_store::{Failure, MemoryEngine, Survival};
 use headwater_view::{NodeStatuses, ReportOutcome};
 use proptest::prelude::*;
@@ -112,7 +112,8 @@ impl Bench {
     }
 
     fn outbox(&mut self) -> Vec<Report> {
-        self.upstream.writer.outbox.read_all(&*self.upstream.writer.engine).expect("reads")
+        let all = PageRequest { after: None, count: usize::MAX, bytes: u64::MAX };
+        self.upstream.writer.read(all).expect("reads").reports
     }
 
     fn bodies(&mut self) -> Vec<ReportBody> {

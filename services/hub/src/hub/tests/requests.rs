@@ -194,7 +194,7 @@ async fn the_fold_checks_the_body_of_a_request() {
 /// up.
 fn csr(id: u64, bytes: usize) -> Request {
     const BLANKS: &str = "ICAg"; // Three blanks in base64.
-    let body = super::tls::signing_request("a");
+    let body = tls::signing_request("a");
     let of = |blanks: usize, letters: usize| {
         let mut body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
         let request = body["spec"]["request"].as_str().expect("a text");

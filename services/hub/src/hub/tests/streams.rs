@@ -131,7 +131,7 @@ async fn open(hub: &HubHandle, connector: &Connector, id: DialId, claims: &str) 
     });
     let endpoint = Endpoint::from_static("http://hub");
     let channel = endpoint.connect_with_connector(once).await.expect("a channel");
-    let (sender, frames) = tokio::sync::mpsc::channel(1);
+    let (sender, frames) = mpsc::channel(1);
     sender.send(frame::open(id.0, claims, None)).await.expect("room");
     match TunnelClient::new(channel).stream(ReceiverStream::new(frames)).await {
         Ok(_) => Code::Ok,
