@@ -406,7 +406,7 @@ impl Publisher {
             let takes_events = takes_commands && (goes_on || log.is_idle());
             let can_compare = self.can_compare(log);
             // After requests it is the turn of the sources: all nodes may be due at once.
-            let may_request = takes_commands && !(has_requested && !self.source.is_empty());
+            let may_request = takes_commands && (!has_requested || self.source.is_empty());
             let next_request = self.snapshot_requests.next_due().filter(|_| may_request);
             let request_at = next_request.unwrap_or_else(Instant::now);
             // The rare branches come first: a source that always has events must not delay the
