@@ -71,15 +71,18 @@ mod tests {
         Some(WriterAddress { epoch: WriterEpoch(epoch), address })
     }
 
+    /// The attempts that a test has not read yet: few, because time goes on only while it waits.
+    const UNREAD_MAX: usize = 8;
+
     /// The epochs and times of the attempts, each of which fails at once, or hangs.
     fn attempts(
         claims: watch::Receiver<Option<WriterAddress>>,
         hangs: bool,
-    ) -> (JoinHandle<()>, mpsc::UnboundedReceiver<(u64, Instant)>) {
-        let (begun, attempts) = mpsc::unbounded_channel();
+    ) -> (JoinHandle<()>, mpsc::Receiver<(u64, Instant)>) {
+        let (begun, attempts) = mpsc::channel(UNREAD_MAX);
         let attempt = move |writer: Option<WriterAddress>| {
             let epoch = writer.expect("a writer").epoch.0;
-            begun.send((epoch, Instant::now())).expect("the test reads");
+            begun.try_send((epoch, Instant::now())).expect("the test reads");
             async move { if hangs { pending().await } else { false } }
         };
         (tokio::spawn(follow(claims, attempt)), attempts)

@@ -188,7 +188,11 @@ fn pods_of_an_edge_that_is_away_stay_and_those_to_be_evicted_are_replaced() {
             .any(|pod| pod.uid == stopped.uid && pod.is_deleted)
             .then_some(())
     });
-    assert_eq!(pods(&cluster, "kept"), [kept.clone()], "it is neither evicted nor doubled");
+    assert_eq!(
+        pods(&cluster, "kept"),
+        std::slice::from_ref(&kept),
+        "it is neither evicted nor doubled"
+    );
 
     link.set(Conditions::default());
     wait_until_ready(&fleet, &cluster, &NODES);

@@ -245,7 +245,7 @@ async fn a_change_waits_for_one_group_of_requests_for_snapshots_however_many_nod
     let hash = StateHash::from_bytes(&[7; 32]);
     let closed = SnapshotClosed { hash, pods: 3, full: false, first: ReportId::default() };
     for node in 0..DUE {
-        let closed = ReportBody::SnapshotClosed(closed.clone());
+        let closed = ReportBody::SnapshotClosed(closed);
         world.report(&format!("n{node}"), 1, closed).await;
     }
     let requested = || metrics::value(&running.registry, REQUESTS).unwrap_or_default();

@@ -245,7 +245,7 @@ fn a_source_whose_look_hangs_is_lost_after_a_minute_and_follows_when_the_look_ha
         };
         let follows = || is(|state| *state == SourceState::Following);
         source.first_list().await;
-        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
         let taken = tokio::task::spawn_blocking(move || released.recv());
         let pass = async |time: Duration| {
             tokio::time::advance(time).await;
