@@ -1,9 +1,8 @@
 //! A takeover that is not answered yet: the kinds that have still to catch up with the API. Pure. It does not wait for a
-//! kind whose refusals last ([`REFUSALS_MAX`]).
+//! kind whose refusals last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::failure::REFUSALS_MAX;
 use crate::kind::Kind;
 
 /// See the module.
@@ -12,14 +11,12 @@ pub(crate) struct CatchUp {
     epoch: u64,
     /// The kinds whose watches have not caught up.
     behind: BTreeSet<Kind>,
-    /// How often the server has refused each of them.
-    refusals: BTreeMap<Kind, u32>,
 }
 
 impl CatchUp {
     /// The takeover of `epoch`, in which all of the `followed` kinds are behind.
     pub(crate) fn new(epoch: u64, followed: BTreeSet<Kind>) -> Self {
-        Self { epoch, behind: followed, refusals: BTreeMap::new() }
+        Self { epoch, behind: followed }
     }
 
     /// The epoch of the takeover.
@@ -39,13 +36,9 @@ impl CatchUp {
         }
     }
 
-    /// Notes that the server refuses a kind. One that may not be read any more holds up no takeover.
-    pub(crate) fn note_refusal(&mut self, kind: Kind) {
-        let refusals = self.refusals.entry(kind).or_default();
-        *refusals += 1;
-        if *refusals >= REFUSALS_MAX {
-            self.behind.remove(&kind);
-        }
+    /// Notes that the server refuses a kind for good. One that may not be read any more holds up no takeover.
+    pub(crate) fn note_lasting_refusal(&mut self, kind: Kind) {
+        self.behind.remove(&kind);
     }
 
     /// Notes that the history of the API is another one: the `followed` kinds are listed anew.
@@ -64,16 +57,10 @@ mod tests {
         let mut catch_up = CatchUp::new(7, followed.clone());
         catch_up.note_caught_up(Kind::Pod, 6);
         catch_up.note_caught_up(Kind::Pod, 7);
-        for _ in 1..REFUSALS_MAX {
-            catch_up.note_refusal(Kind::Secret);
-            assert!(!catch_up.is_over(), "the server may have just started");
-        }
         catch_up.list_anew(followed);
         catch_up.note_caught_up(Kind::Pod, 7);
-        for _ in 0..REFUSALS_MAX {
-            assert!(!catch_up.is_over());
-            catch_up.note_refusal(Kind::Secret);
-        }
+        assert!(!catch_up.is_over());
+        catch_up.note_lasting_refusal(Kind::Secret);
         assert!(catch_up.is_over());
         assert!(CatchUp::new(1, BTreeSet::new()).is_over(), "nothing is followed");
     }

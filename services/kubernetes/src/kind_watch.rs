@@ -71,8 +71,10 @@ pub(crate) enum KindNews {
     Failed {
         /// Why, in words.
         cause: String,
-        /// Whether that lasts until a person acts.
+        /// Whether the server refused it. It may allow the same some seconds after its start.
         is_refused: bool,
+        /// Whether it has refused so often in a row that this lasts until a person acts.
+        lasts: bool,
         /// When the request is repeated.
         pause: Duration,
     },
@@ -325,9 +327,10 @@ impl KindWatch {
             }
             kind => {
                 let is_refused = kind == FailureKind::Refused;
-                let pause = if self.refusals > REFUSALS_MAX { REFUSED_PAUSE } else { pause };
+                let lasts = self.refusals > REFUSALS_MAX;
+                let pause = if lasts { REFUSED_PAUSE } else { pause };
                 let cause = error.describe(&self.connection.server);
-                self.say(KindNews::Failed { cause, is_refused, pause }).await?;
+                self.say(KindNews::Failed { cause, is_refused, lasts, pause }).await?;
                 pause
             }
         };

@@ -363,7 +363,7 @@ impl Running {
                 self.context.states.set(part, SourceState::Following);
                 Ok(())
             }
-            KindNews::Failed { cause, is_refused, pause } => {
+            KindNews::Failed { cause, is_refused, lasts, pause } => {
                 // Once, although the request is repeated every few seconds.
                 if self.logged.get(&kind) != Some(&cause) {
                     tracing::warn!(kind = part, cause, "a list or a watch failed");
@@ -378,8 +378,8 @@ impl Running {
                 if !is_refused {
                     return Ok(());
                 }
-                if let Some(catch_up) = &mut self.catch_up {
-                    catch_up.note_refusal(kind);
+                if lasts && let Some(catch_up) = &mut self.catch_up {
+                    catch_up.note_lasting_refusal(kind);
                 }
                 self.answer_takeover().await
             }
