@@ -97,12 +97,18 @@ impl ContainerTracker {
             return;
         }
         let is_found = self.is_lost && runs.is_running();
-        let is_new = is_found || self.attempt() != Some(runs.attempt);
+        let is_new = self.attempt() != Some(runs.attempt);
         if is_new {
             (self.image, self.resources) = (None, None);
+        }
+        if is_new || is_found {
             (self.is_lost, self.is_sandbox_lost) = (false, false);
         }
-        if is_new || !runs.is_running() {
+        if is_found {
+            // The end that was made up is none.
+            self.counted = None;
+        }
+        if is_new || is_found || !runs.is_running() {
             self.stopping = None;
             self.unhealthy = None;
             self.startup = Gate::Closed;
@@ -126,12 +132,17 @@ impl ContainerTracker {
     }
 
     /// The runs of a container that the runtime does not have any more, if it is not known how the latest one ended, or if its
-    /// sandbox is lost, too. Nothing will show how a run ended that ran, or whose end was pending: its end stays the one that is
+    /// sandbox is lost, too, or the runtime shows the run before it (`has_earlier`). Nothing will show how a run ended that ran, or whose end was pending: its end stays the one that is
     /// made up now.
-    pub(super) fn lost_runs(&mut self, is_sandbox_lost: bool) -> Option<RunHistory> {
+    pub(super) fn lost_runs(
+        &mut self,
+        is_sandbox_lost: bool,
+        has_earlier: bool,
+    ) -> Option<RunHistory> {
         let runs = self.runs.as_ref()?;
         let made_up = |started_at| RunState::Exited(Exit::unobserved(started_at));
-        let is_kept = |exit: &Exit| is_sandbox_lost || self.is_lost || exit.is_unobserved();
+        let is_kept =
+            |exit: &Exit| is_sandbox_lost || has_earlier || self.is_lost || exit.is_unobserved();
         let state = match &runs.state {
             RunState::Running { started_at } => made_up(Some(*started_at)),
             RunState::EndPending { started_at } => made_up(*started_at),
@@ -450,20 +461,20 @@ mod tests {
         let pending = RunState::EndPending { started_at: Some(time) };
         for unseen in [running, pending] {
             let mut tracker = ContainerTracker::new(&Settings::default());
-            assert_eq!(tracker.lost_runs(false), None);
+            assert_eq!(tracker.lost_runs(false, false), None);
             tracker.observe(runs(0, unseen), now);
-            let lost = tracker.lost_runs(false).expect("nothing says how it ended");
+            let lost = tracker.lost_runs(false, false).expect("nothing says how it ended");
             let RunState::Exited(exit) = &lost.state else { panic!("it has ended: {lost:?}") };
             assert_eq!((exit.code, exit.reason.as_str()), (137, "ContainerStatusUnknown"));
             assert!(!exit.interrupted && exit.started_at == Some(time));
             tracker.observe(lost.clone(), now);
-            assert_eq!(tracker.lost_runs(false), Some(lost), "it stays the same end");
+            assert_eq!(tracker.lost_runs(false, false), Some(lost), "it stays the same end");
             // An earlier worker has reported another one.
             let reported = runs(0, RunState::Exited(Exit::observed(3, None, time)));
             tracker.observe(reported.clone(), now);
-            assert_eq!(tracker.lost_runs(false), Some(reported));
+            assert_eq!(tracker.lost_runs(false, false), Some(reported));
             tracker.observe(runs(1, RunState::Exited(Exit::observed(0, None, time))), now);
-            assert_eq!(tracker.lost_runs(false), None);
+            assert_eq!(tracker.lost_runs(false, false), None);
         }
     }
 
@@ -471,17 +482,30 @@ mod tests {
     fn a_run_whose_sandbox_is_lost_keeps_its_end_and_was_in_an_earlier_sandbox() {
         let (now, time) = (Instant::now(), Timestamp::now());
         let mut tracker = ContainerTracker::new(&Settings::default());
-        assert_eq!(tracker.lost_runs(true), None);
+        assert_eq!(tracker.lost_runs(true, false), None);
         assert!(!tracker.facts(now).in_earlier_sandbox, "it never ran");
         let done = runs(3, RunState::Exited(Exit::observed(0, None, time)));
         tracker.observe(done.clone(), now);
-        assert_eq!(tracker.lost_runs(true), Some(done.clone()));
+        assert_eq!(tracker.lost_runs(true, false), Some(done.clone()));
         assert!(tracker.facts(now).in_earlier_sandbox);
         // Another one is open.
-        assert_eq!(tracker.lost_runs(false), Some(done));
+        assert_eq!(tracker.lost_runs(false, false), Some(done));
         assert!(tracker.facts(now).in_earlier_sandbox);
         tracker.observe(runs(4, RunState::Running { started_at: time }), now);
         assert!(!tracker.facts(now).in_earlier_sandbox);
+    }
+
+    #[test]
+    fn a_lost_run_stays_though_the_runtime_has_the_one_before_it() {
+        let (now, time) = (Instant::now(), Timestamp::now());
+        let mut tracker = ContainerTracker::new(&Settings::default());
+        let done = runs(1, RunState::Exited(Exit::observed(0, None, time)));
+        tracker.observe(done.clone(), now);
+        assert_eq!(tracker.lost_runs(false, true), Some(done));
+        tracker.observe(runs(2, RunState::Running { started_at: time }), now);
+        let lost = tracker.lost_runs(false, true).expect("nothing says how it ended");
+        assert_eq!(lost.attempt, 2);
+        assert!(matches!(&lost.state, RunState::Exited(exit) if exit.is_unobserved()));
     }
 
     #[test]
@@ -490,13 +514,13 @@ mod tests {
         let running = || runs(0, RunState::Running { started_at: time });
         let mut tracker = ContainerTracker::new(&Settings::default());
         tracker.observe(running(), now);
-        let lost = tracker.lost_runs(true).expect("nothing says how it ended");
+        let lost = tracker.lost_runs(true, false).expect("nothing says how it ended");
         tracker.observe(lost, now);
         tracker.observe(running(), now);
         assert!(tracker.is_running() && !tracker.facts(now).in_earlier_sandbox);
         let exit = RunState::Exited(Exit::observed(0, None, time));
         tracker.observe(runs(0, exit), now);
-        assert_eq!(tracker.lost_runs(false), None, "it is not lost any more");
+        assert_eq!(tracker.lost_runs(false, false), None, "it is not lost any more");
     }
 
     #[test]

@@ -221,10 +221,12 @@ impl Worker {
         let runs_in_sandboxes = self.shared.runtime.features().sandboxes;
         let is_sandbox_lost = runs_in_sandboxes && !is_over && state.sandbox == SandboxState::None;
         for (name, tracker) in &mut self.containers {
-            if state.containers.contains_key(name) {
+            // A runtime that lost the latest run may have the one before it.
+            let shown = state.containers.get(name).map(|runs| runs.attempt);
+            if shown.is_some() && shown >= tracker.attempt() {
                 continue;
             }
-            if let Some(runs) = tracker.lost_runs(is_sandbox_lost) {
+            if let Some(runs) = tracker.lost_runs(is_sandbox_lost, shown.is_some()) {
                 state.containers.insert(name.clone(), runs);
             }
         }
