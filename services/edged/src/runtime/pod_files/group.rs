@@ -24,7 +24,7 @@ const FOLDER_BITS: u32 = 0o2770;
 /// keeps its group is logged: the file system may have no groups.
 ///
 /// # Errors
-/// The root is no directory, or a directory cannot be read.
+/// The root is no directory, or cannot be read.
 pub fn give(root: &Path, group: VolumeGroup) -> io::Result<()> {
     let found = fs::metadata(root)?;
     let has_bits = found.mode() & FOLDER_BITS == FOLDER_BITS;
@@ -66,12 +66,10 @@ impl Walk {
                 }
             };
             if kind.is_dir() {
-                match open_folder(&path) {
-                    Ok(opened) => self.give_folder(&opened, depth + 1)?,
-                    // Another pod removed it.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
+                // Another pod may remove it, or put a link in its place.
+                let opened = open_folder(&path);
+                let given = opened.and_then(|opened| self.give_folder(&opened, depth + 1));
+                self.note(given);
             } else {
                 let given = self.give_file(folder, &path, kind.is_file());
                 self.note(given);
@@ -126,6 +124,19 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_folder_that_lies_too_deep_keeps_its_group_and_the_volume_is_given() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().join("volume");
+        let deep = (0..DEPTH_MAX + 2).fold(root.clone(), |path, _| path.join("d"));
+        fs::create_dir_all(&deep).expect("folders");
+        let id = nix::unistd::getegid().as_raw();
+        give(&root, VolumeGroup { id, gives_files: true, only_on_mismatch: false }).expect("given");
+        let bits = |path: &Path| fs::metadata(path).expect("there").mode() & FOLDER_BITS;
+        assert_eq!(bits(&root), FOLDER_BITS);
+        assert_ne!(bits(&deep), FOLDER_BITS);
+    }
 
     #[test]
     fn files_are_given_and_no_link_is_followed() {
