@@ -36,6 +36,9 @@ const RUN_WITHIN: Duration = Duration::from_mins(2);
 /// The most output of a command of `/run`: an answer of a container runtime has no more.
 const RUN_OUTPUT_BYTES_MAX: usize = 16 << 20;
 
+/// Commands of `/run` at a time: each may have its output several times in memory on the way.
+const RUNS_MAX: usize = 4;
+
 /// How long a client waits after a bound was reached.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
@@ -82,6 +85,7 @@ struct ServerState {
     volumes: VolumeStatistics,
     streams: Arc<Semaphore>,
     logs: Arc<Semaphore>,
+    runs: Semaphore,
 }
 
 /// The client of a connection.
@@ -118,6 +122,7 @@ impl Kubelet {
             volumes: VolumeStatistics::default(),
             streams: Arc::new(Semaphore::new(limits.streams)),
             logs: Arc::new(Semaphore::new(limits.logs)),
+            runs: Semaphore::new(RUNS_MAX),
         }))
     }
 
@@ -263,6 +268,9 @@ impl Kubelet {
             return Err(bad("name the command: cmd=COMMAND"));
         }
         self.container(&uid, &path.container)?;
+        let _slot = self.0.runs.try_acquire().map_err(|_| {
+            Refusal::Busy(format!("this node runs {RUNS_MAX} commands, which is its limit"))
+        })?;
         let runtime = self.0.pods.runtime();
         let bounds = CommandBounds { within: RUN_WITHIN, output_bytes_max: RUN_OUTPUT_BYTES_MAX };
         let output = runtime.run(&uid, &path.container, &command, bounds).await;

@@ -125,6 +125,7 @@ impl LineSelection {
         }
         if std::mem::take(&mut self.is_torn) {
             out.push(b'\n');
+            self.continues = false;
         }
         // Tags of later runtimes may follow a colon.
         let is_part = tag.split(|byte| *byte == b':').next() == Some(b"P");
