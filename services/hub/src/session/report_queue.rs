@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::upstream::{AppendOutcome, AppendPermit, UpstreamAppender};
 use crate::watched_value::WatchedValue;
 
-/// Bytes of reports that wait behind the first message of them before the session reads no more of its edge. An edge
-/// has no more in flight, so the session always reads it; an edge of an earlier version may have. A hub that cannot
-/// append has some thousand sessions that wait.
+/// Bytes of reports that wait, inclusive, before the session reads no more of its edge. An edge has no more in flight, or
+/// one report that is larger, so the session always reads it; an edge of an earlier version may have more. A hub
+/// that cannot append has some thousand sessions that wait.
 const WAITING_BYTES_MAX: u64 = REPORT_BYTES_WINDOW;
 
 /// The reports of one message.
@@ -62,8 +62,8 @@ impl ReportQueue {
 
     /// Whether further reports may wait.
     pub(super) fn has_room(&self) -> bool {
-        let first = self.waiting.front().map_or(0, |group| group.bytes);
-        self.waiting_bytes - first < WAITING_BYTES_MAX
+        let is_one_report = || self.waiting.len() == 1 && self.waiting[0].reports.len() == 1;
+        self.waiting_bytes <= WAITING_BYTES_MAX || is_one_report()
     }
 
     /// Adds reports of `node` that may be appended from `due` on.

@@ -37,8 +37,8 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
     let mut stalled = connected(&hub, &stalled_node).await;
     let mut healthy = connected(&hub, &healthy_node).await;
     cloud.upstream.set_partition_fault(Partition(0), Some(PartitionFault::Hangs));
-    // More than the queue of a partition has room for, and more than an edge has in flight.
-    let status = Bytes::from(format!("{{\"note\":\"{}\"}}", "x".repeat(4_000)));
+    // More in flight than the queue of a partition has room for, and more than an edge has in flight.
+    let status = Bytes::from(format!("{{\"note\":\"{}\"}}", "x".repeat(2_500)));
     for seq in 1..=60 {
         stalled.report_status(seq, status.clone()).await;
     }
@@ -65,7 +65,10 @@ async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_n
     let contact_ms = || hub.hub.sessions.position(&node).expect("a position").contact_ms;
     let before = contact_ms();
     cloud.logs().0.advance_clock(1_000);
-    until_true("a later contact", async || contact_ms() > before).await;
+    let seq = stalled.seq(&stream);
+    cloud.set(&stream, "one", Some("{}".to_owned())).await;
+    stalled.receive_until("a push", |edge| edge.seq(&stream) > seq).await;
+    until_true("the contact of its acknowledgement", async || contact_ms() > before).await;
     cloud.upstream.set_partition_fault(Partition(0), None);
     stalled.receive_until("its answers", |edge| edge.unacknowledged() == 0).await;
     assert_eq!(cloud.reports(stalled.node()).await.len(), 60);
