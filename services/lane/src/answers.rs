@@ -49,8 +49,8 @@ pub(crate) struct NodeAsks(Arc<Mutex<HashMap<NodeName, usize>>>);
 
 /// An ask in flight; it counts until its answer is with the transport.
 struct Slot {
-    _of_hub: OwnedSemaphorePermit,
-    _of_node: NodeSlot,
+    of_hub: OwnedSemaphorePermit,
+    of_node: NodeSlot,
 }
 
 /// An ask of a node in flight.
@@ -79,9 +79,12 @@ impl HubAsks {
         while self.tasks.try_join_next().is_some() {}
         let (handler, answers) = (self.handler.clone(), self.answers.clone());
         self.tasks.spawn(async move {
+            let Slot { of_hub, of_node } = slot;
             let outcome = respond(&*handler, request).await;
+            // A hub that reads no answers does not keep its nodes from asking through others.
+            drop(of_node);
             send(&answers, id, outcome).await;
-            drop(slot);
+            drop(of_hub);
         });
     }
 
@@ -100,7 +103,7 @@ impl HubAsks {
         let too_many = |whose: &str| RequestError::TooMany(format!("of {whose} in flight"));
         let of_hub = self.places.clone().try_acquire_owned().map_err(|_| too_many("this hub"))?;
         let of_node = self.nodes.slot(node).ok_or_else(|| too_many("this node"))?;
-        Ok(Slot { _of_hub: of_hub, _of_node: of_node })
+        Ok(Slot { of_hub, of_node })
     }
 }
 
