@@ -44,11 +44,14 @@ async fn a_pod_worker_ends_its_own_pods_alone_on_a_containerd_of_two() {
     let later = first.pod("later", FOREVER);
     first.edge.apply(&later);
     first.status("later", "a pod of the first node", is_running).await;
-    second.status("stays", "the pod of the second node", is_running).await;
+    let second_later = second.pod("second-later", FOREVER);
+    second.edge.apply(&second_later);
+    second.status("second-later", "a pod of the second node", is_running).await;
     assert_eq!(second.starts("stays"), 1, "its container was ended");
     second.delete(&stays).await;
+    second.delete(&second_later).await;
     first.delete(&later).await;
-    gone(&containerd, &["stays", "later"]).await;
+    gone(&containerd, &["stays", "later", "second-later"]).await;
     edged.stop().await;
     neighbour.stop().await;
 }

@@ -225,7 +225,7 @@ fn workload(kind: &str, name: &str, replicas: usize) -> Value {
 /// A pod of an application, which the scheduler places on an edge, with a probe of its port.
 fn pod(name: &str, app: &str, volumes: &Value, mounts: &Value) -> Value {
     let serve = format!("trap 'exit 0' TERM; httpd -f -p {PORT} & wait");
-    let probe = json!({"tcpSocket": {"port": PORT}, "periodSeconds": 1});
+    let probe = json!({"tcpSocket": {"port": PORT}, "periodSeconds": 1, "timeoutSeconds": 10});
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
         "spec": {

@@ -175,10 +175,8 @@ fn pods_of_an_edge_that_is_away_stay_and_those_to_be_evicted_are_replaced() {
         let pods = pods(&cluster, "moved");
         let is_former = |pod: &&Shown| pod.uid == moved.uid && pod.is_deleted;
         let is_new = |pod: &&Shown| pod.node == "gw-2" && pod.phase == "Running";
-        (pods.len() == 2
-            && pods.iter().any(|pod| is_former(&pod))
-            && pods.iter().any(|pod| is_new(&pod)))
-        .then_some(())
+        let found = [pods.iter().find(is_former), pods.iter().find(is_new)];
+        found.iter().all(Option::is_some).then_some(())
     });
     // A person deletes a Deployment meanwhile: its pod stays until its node confirms the end.
     kubectl(&cluster, &["delete", "deployment", "stopped", "--wait=false"]);
@@ -202,7 +200,9 @@ fn pods_of_an_edge_that_is_away_stay_and_those_to_be_evicted_are_replaced() {
         (is_replaced && stopped_now.is_empty()).then_some(())
     });
     assert_eq!(pods(&cluster, "kept"), [kept]);
-    let at_edge = fleet.part("gw-1").text(&["get", "pods", "-o", "name"]).expect("pods");
-    assert_eq!(at_edge.lines().count(), 1, "{at_edge}");
+    fleet.wait_for("one pod at the edge", |fleet| {
+        let at_edge = fleet.part("gw-1").text(&["get", "pods", "-o", "name"])?;
+        (at_edge.lines().count() == 1).then_some(())
+    });
     check_rights(&cluster);
 }

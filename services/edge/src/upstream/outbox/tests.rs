@@ -87,6 +87,9 @@ fn the_latest_of_a_key_is_kept_and_goes_to_the_end() {
     assert_eq!(bench.seqs(), [2, 3, 4]);
     assert_eq!(bench.read()[2].body, status("a", "2"));
     assert_eq!(bench.outbox.depth(), 3);
+    let by_bytes = PageRequest { after: None, count: usize::MAX, bytes: 1 };
+    let page = bench.outbox.read(&bench.engine, by_bytes).expect("reads");
+    assert_eq!((page.reports.len(), page.is_end), (1, bench.read().len() == 1));
     let second = PageRequest { after: Some(bench.read()[0].id), count: 1, bytes: u64::MAX };
     let second = bench.outbox.read(&bench.engine, second).expect("reads").reports;
     assert_eq!(second, [report(3, terminated("a"))]);
