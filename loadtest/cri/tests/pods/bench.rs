@@ -144,7 +144,7 @@ impl Bench {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": "shop", "uid": uid(name)},
             "spec": {
-                "nodeName": "gw-1",
+                "nodeName": self.node,
                 "hostNetwork": true,
                 "terminationGracePeriodSeconds": 2,
                 "containers": [{
