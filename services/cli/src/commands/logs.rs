@@ -41,14 +41,14 @@ pub(super) async fn run(args: Logs) -> CommandResult {
         return of_server(&args, "with --hub").await;
     }
     check_no_tls(&args.hub)?;
+    let selector = args.selector.as_deref();
+    let selected = selector.map(|selector| Selector::parse(Some(selector), None)).transpose()?;
+    let named = args.pod.as_deref().map(named).transpose()?;
     let operator = client::connect(&args.target.data).await;
     if matches!(operator, Err(ConnectError::NotRunning { .. })) && has_worker(&args).await {
         return of_server(&args, "in the directory of `headwater edged`").await;
     }
     let mut operator = operator?;
-    let selector = args.selector.as_deref();
-    let selected = selector.map(|selector| Selector::parse(Some(selector), None)).transpose()?;
-    let named = args.pod.as_deref().map(named).transpose()?;
     let pods = match (&selected, named) {
         (Some(selector), _) => selected_pods(&mut operator, selector, &args).await?,
         (None, Some(LogTarget::Workload(of, name))) => {
